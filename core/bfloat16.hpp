@@ -10,7 +10,9 @@ struct bfloat16 {
   std::uint16_t bits = 0;
 };
 
-inline float to_float(bfloat16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
+inline float to_float(bfloat16 value) {
+  return std::bit_cast<float>(std::uint32_t{value.bits} << 16);
+}
 
 /// Round to nearest, ties to even; NaN stays NaN.
 inline bfloat16 to_bfloat16(float value) {

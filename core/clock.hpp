@@ -7,7 +7,8 @@ namespace yolk::core {
 using time_point = std::chrono::steady_clock::time_point;
 using duration = std::chrono::steady_clock::duration;
 
-/// Where actors read the time; arrives by constructor, so that tests and the simulator turn it by hand. Thread-safe.
+/// Where actors read the time; arrives by constructor, so that tests and the simulator turn it by hand.
+/// Thread-safe.
 class clock {
  public:
   virtual ~clock() = default;

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <compare>
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 namespace yolk::core {
@@ -14,7 +14,8 @@ struct strong_id {
   friend auto operator<=>(const strong_id&, const strong_id&) = default;
 };
 
-/// Chosen by the gateway that took the request; unique within a cluster for the life of the gateway's incarnation.
+/// Chosen by the gateway that took the request; unique within a cluster for the life of the gateway's
+/// incarnation.
 using request_id = strong_id<struct request_tag, std::uint64_t>;
 /// A worker or cache shard; unique within a cluster.
 using worker_id = strong_id<struct worker_tag, std::uint32_t>;
@@ -31,5 +32,7 @@ inline constexpr block_index no_block = 0xffffffffu;
 
 template <class Tag, class Rep>
 struct std::hash<yolk::core::strong_id<Tag, Rep>> {
-  std::size_t operator()(const yolk::core::strong_id<Tag, Rep>& id) const noexcept { return std::hash<Rep>{}(id.value); }
+  std::size_t operator()(const yolk::core::strong_id<Tag, Rep>& id) const noexcept {
+    return std::hash<Rep>{}(id.value);
+  }
 };

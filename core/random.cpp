@@ -3,7 +3,8 @@
 namespace yolk::core {
 
 std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t counter) {
-  std::array<std::uint32_t, 4> x = {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), 0, 0};
+  std::array<std::uint32_t, 4> x = {static_cast<std::uint32_t>(counter),
+                                    static_cast<std::uint32_t>(counter >> 32), 0, 0};
   std::uint32_t key0 = static_cast<std::uint32_t>(seed);
   std::uint32_t key1 = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {

@@ -5,8 +5,9 @@
 
 namespace yolk::core {
 
-/// Counter-based random numbers (Philox 4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11):
-/// the value is a pure function of (seed, counter), so a resumed or re-placed sequence draws what it would have drawn.
+/// Counter-based random numbers (Philox 4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2,
+/// 3", SC'11): the value is a pure function of (seed, counter), so a resumed or re-placed sequence draws what
+/// it would have drawn.
 std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t counter);
 
 /// Uniform in [0, 1) with 24 bits, from philox(seed, counter).

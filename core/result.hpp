@@ -27,8 +27,10 @@ class [[nodiscard]] result {
   using value_type = T;
   using code_type = Code;
 
-  result(T value) : state_(std::in_place_index<0>, std::move(value)) {}                    // NOLINT(google-explicit-constructor)
-  result(core::failure<Code> error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  result(core::failure<Code> error)
+      : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool has_value() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return has_value(); }

@@ -20,8 +20,9 @@ TEST_CASE("every bfloat16 survives the way to float and back") {
 }
 
 TEST_CASE("rounding is to nearest, ties to even") {
-  CHECK(to_bfloat16(1.0f + 0x1p-8f).bits == to_bfloat16(1.0f).bits);            // tie, even below
-  CHECK(to_float(to_bfloat16(1.0f + 0x1p-7f + 0x1p-8f)) == 1.0f + 0x1p-6f);     // tie, even above
-  CHECK(to_float(to_bfloat16(1.0f + 0x1p-8f + 0x1p-20f)) == 1.0f + 0x1p-7f);    // above the tie
-  CHECK(std::isinf(to_float(to_bfloat16(std::numeric_limits<float>::max()))));  // overflows as IEEE rounding does
+  CHECK(to_bfloat16(1.0f + 0x1p-8f).bits == to_bfloat16(1.0f).bits);          // tie, even below
+  CHECK(to_float(to_bfloat16(1.0f + 0x1p-7f + 0x1p-8f)) == 1.0f + 0x1p-6f);   // tie, even above
+  CHECK(to_float(to_bfloat16(1.0f + 0x1p-8f + 0x1p-20f)) == 1.0f + 0x1p-7f);  // above the tie
+  CHECK(std::isinf(
+      to_float(to_bfloat16(std::numeric_limits<float>::max()))));  // overflows as IEEE rounding does
 }

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/actor_system.hpp>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "actors/metrics.hpp"
+#include "core/clock.hpp"
+#include "core/ids.hpp"
+#include "core/result.hpp"
+#include "model/loaded_model.hpp"
+
+namespace yolk::actors {
+
+enum class gateway_errc { cannot_listen };
+
+struct gateway_options {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 8000;                    ///< 0 = any free one (tests)
+  std::map<std::string, std::string> api_keys;  ///< key -> tenant; empty = no key is asked for
+  std::uint32_t max_connections = 4096;
+  std::uint32_t max_requests_per_connection_queue = 16;  ///< pipelined requests that wait for their turn
+  std::uint64_t max_output_bytes = 4 << 20;  ///< unsent bytes of one slow client before it is dropped
+  std::chrono::seconds read_timeout{60};     ///< for a request that has begun; idle keep-alive is 5 minutes
+  std::uint32_t max_attempts = 5;        ///< re-placements of a leg after faults (preemptions do not count)
+  std::uint32_t max_context_tokens = 0;  ///< 0 = the model's; less where the block pools are smaller
+  std::uint32_t block_tokens = 16;
+  std::string numerics;  ///< gpu::platform::numerics(), part of the root of block keys
+};
+
+struct gateway_environment {
+  std::shared_ptr<const model::loaded_model> model;
+  std::shared_ptr<metrics> recorder;
+  std::shared_ptr<const core::clock> clock;
+  core::incarnation incarnation;
+};
+
+struct started_gateway {
+  caf::actor broker;
+  std::uint16_t port = 0;
+};
+
+/// Starts the broker that owns the sockets; each request gets a session actor of its own. Needs the actor
+/// system's I/O module. See messages/interfaces.hpp for what it understands.
+core::result<started_gateway, gateway_errc> start_http_gateway(caf::actor_system& system,
+                                                               gateway_options options,
+                                                               gateway_environment environment);
+
+}  // namespace yolk::actors

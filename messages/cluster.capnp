@@ -1,0 +1,79 @@
+@0xb1a0c3f0d5e7a105;
+# Who is there and how they are: supervisor, and what people are shown.
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("yolk::messages::schema");
+
+enum ActorKind {
+  supervisor @0;
+  httpGateway @1;
+  admissionController @2;
+  conductor @3;
+  prefillWorker @4;
+  decodeWorker @5;
+  cacheShard @6;
+}
+
+struct StatusRequest {
+  serial @0 :UInt64;             # copied into the answer
+}
+
+struct ActorStatus {
+  # Everyone -> supervisor -> gateway (/health, /cluster). Absent numbers are 0.
+  serial @0 :UInt64;
+  kind @1 :ActorKind;
+  id @2 :UInt32;
+  incarnation @3 :UInt64;
+  running @4 :UInt32;
+  waiting @5 :UInt32;
+  blocksTotal @6 :UInt32;
+  blocksUsed @7 :UInt32;         # held by sequences
+  blocksCached @8 :UInt32;       # held by the prefix cache alone
+  blockBytes @9 :UInt64;
+  hitTokens @10 :UInt64;
+  missTokens @11 :UInt64;
+  evictedBlocks @12 :UInt64;
+  stepsDone @13 :UInt64;         # grows while work is done
+  hasWork @14 :Bool;             # work that could be done now
+  idleMilliseconds @15 :UInt64;  # since the last progress, while hasWork
+  tokensDone @16 :UInt64;
+  transfers @17 :UInt64;
+  transferBytes @18 :UInt64;
+  transferFailures @19 :UInt64;
+  preemptions @20 :UInt64;
+  audit @21 :Text;               # empty when accounts are in order at rest
+}
+
+struct ClusterStatus {
+  # Supervisor -> gateway.
+  actors @0 :List(ActorStatus);
+  restarts @1 :List(UInt32);     # parallel to actors
+  missing @2 :UInt32;            # actors that did not answer in time
+  startedMilliseconds @3 :UInt64;  # since the node started
+}
+
+struct Audit {
+  # What is held at rest, for tests and for shutdown.
+  clean @0 :Bool;
+  text @1 :Text;
+}
+
+struct ActorJoined {
+  # Supervisor -> conductor, beside the new actor's handle: after a start and after every restart.
+  kind @0 :ActorKind;
+  id @1 :UInt32;
+  incarnation @2 :UInt64;
+  capacityTokens @3 :UInt64;     # KV that fits into the actor's blocks
+}
+
+struct PeersChanged {
+  # Supervisor -> everyone who calls on others, beside their handles: forget the old ones.
+  serial @0 :UInt64;
+}
+
+struct HealthReport {
+  # Supervisor -> gateway, twice a second: what /health and /cluster answer from.
+  healthy @0 :Bool;
+  reason @1 :Text;               # why not
+  cluster @2 :ClusterStatus;
+}
