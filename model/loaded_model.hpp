@@ -41,6 +41,7 @@ struct model_config {
   bool qk_norm = false;
   std::uint32_t sliding_window = 0;  ///< 0 = none; a context within the window is served as full attention
   std::vector<core::token_id> end_tokens;  ///< from generation_config.json, else config.json, else the tokenizer
+  std::vector<std::string> notes;          ///< what an operator should know: a context cut to the window
 
   [[nodiscard]] kvcache::segment_layout kv_layout(std::uint32_t block_tokens) const;
 };

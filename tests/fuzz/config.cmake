@@ -1,0 +1,1 @@
+yolk_fuzz(config SOURCES config_fuzz.cpp LINK yolk::model)

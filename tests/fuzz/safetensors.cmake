@@ -1,0 +1,1 @@
+yolk_fuzz(safetensors SOURCES safetensors_fuzz.cpp LINK yolk::model)
