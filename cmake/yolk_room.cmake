@@ -14,14 +14,18 @@ function(yolk_room name)
   add_library(yolk::${name} ALIAS yolk_${name})
 endfunction()
 
-# yolk_test(<room> SOURCES a_test.cpp ... [LINK ...])
-# One doctest program for a room's tests; one ctest entry per file, so that a failure names its noun.
+# yolk_test(<room> SOURCES a_test.cpp ... [LINK ...] [MAIN main.cpp] [TIMEOUT seconds])
+# One doctest program for a room's tests; one ctest entry per file, so that a failure names its noun. A room that uses
+# UCX takes tests/transport/main.cpp as MAIN.
 function(yolk_test room)
-  cmake_parse_arguments(test "" "TIMEOUT" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(test "" "TIMEOUT;MAIN" "SOURCES;LINK" ${ARGN})
   if(NOT test_TIMEOUT)
     set(test_TIMEOUT 300)
   endif()
-  add_executable(${room}_tests ${test_SOURCES} ${PROJECT_SOURCE_DIR}/tests/doctest_main.cpp)
+  if(NOT test_MAIN)
+    set(test_MAIN ${PROJECT_SOURCE_DIR}/tests/doctest_main.cpp)
+  endif()
+  add_executable(${room}_tests ${test_SOURCES} ${test_MAIN})
   target_link_libraries(${room}_tests PRIVATE ${test_LINK} doctest::doctest)
   target_include_directories(${room}_tests PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${room}_tests PRIVATE YOLK_SOURCE_DIR="${PROJECT_SOURCE_DIR}" YOLK_BINARY_DIR="${PROJECT_BINARY_DIR}")
