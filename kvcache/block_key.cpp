@@ -3,8 +3,9 @@
 #define XXH_STATIC_LINKING_ONLY  // the streaming state, on the stack
 #include <xxhash.h>
 
+#include <array>
 #include <bit>
-
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
@@ -14,7 +15,9 @@ static_assert(std::endian::native == std::endian::little, "keys hash little-endi
 
 namespace {
 
-block_key from_hash(XXH128_hash_t hash) { return {hash.high64, hash.low64}; }
+block_key from_hash(XXH128_hash_t hash) {
+  return {hash.high64, hash.low64};
+}
 
 void append(std::string& out, std::string_view field) {
   const auto size = static_cast<std::uint32_t>(field.size());
@@ -33,6 +36,14 @@ block_key make_root(const key_root_fields& fields) {
 }
 
 block_key chain(block_key parent, std::span<const core::token_id> tokens) {
+  // The usual block fits on the stack: hashing it in one call costs a tenth of the streaming state's set-up.
+  std::array<std::byte, 512> bytes;
+  if (sizeof parent + tokens.size_bytes() <= bytes.size()) {
+    std::memcpy(bytes.data(), &parent.high, sizeof parent.high);
+    std::memcpy(bytes.data() + sizeof parent.high, &parent.low, sizeof parent.low);
+    if (!tokens.empty()) std::memcpy(bytes.data() + sizeof parent, tokens.data(), tokens.size_bytes());
+    return from_hash(XXH3_128bits(bytes.data(), sizeof parent + tokens.size_bytes()));
+  }
   XXH3_state_t state;
   XXH3_128bits_reset(&state);
   XXH3_128bits_update(&state, &parent.high, sizeof parent.high);
@@ -41,7 +52,8 @@ block_key chain(block_key parent, std::span<const core::token_id> tokens) {
   return from_hash(XXH3_128bits_digest(&state));
 }
 
-std::vector<block_key> keys_of(block_key root, std::span<const core::token_id> tokens, std::uint32_t block_tokens) {
+std::vector<block_key> keys_of(block_key root, std::span<const core::token_id> tokens,
+                               std::uint32_t block_tokens) {
   std::vector<block_key> keys;
   keys.reserve(tokens.size() / block_tokens);
   for (std::size_t begin = 0; begin + block_tokens <= tokens.size(); begin += block_tokens) {

@@ -21,11 +21,11 @@ struct block_key {
 
 /// What a chain of keys starts from. Two requests share KV only if all of this is equal.
 struct key_root_fields {
-  std::string_view tenant;     ///< API key's tenant; empty = anonymous
-  std::string_view salt;       ///< the client's cache_salt
-  std::string_view model;      ///< fingerprint of weights, config and numerics
-  std::string_view kv_dtype;   ///< "bf16"
-  std::string_view adapter;    ///< empty = none
+  std::string_view tenant;    ///< API key's tenant; empty = anonymous
+  std::string_view salt;      ///< the client's cache_salt
+  std::string_view model;     ///< fingerprint of weights, config and numerics
+  std::string_view kv_dtype;  ///< "bf16"
+  std::string_view adapter;   ///< empty = none
   std::uint32_t format_version = 1;
   std::uint32_t block_tokens = 16;
 };
@@ -34,7 +34,8 @@ block_key make_root(const key_root_fields& fields);
 /// The key of the block that holds `tokens` (exactly one block's) after `parent`.
 block_key chain(block_key parent, std::span<const core::token_id> tokens);
 /// Keys of all full blocks of `tokens`, in order; a trailing partial block has none.
-std::vector<block_key> keys_of(block_key root, std::span<const core::token_id> tokens, std::uint32_t block_tokens);
+std::vector<block_key> keys_of(block_key root, std::span<const core::token_id> tokens,
+                               std::uint32_t block_tokens);
 std::string to_string(block_key key);  ///< 32 hex digits
 
 }  // namespace yolk::kvcache

@@ -9,8 +9,8 @@
 
 namespace yolk::kvcache {
 
-/// Reference counts and the free list of a fixed number of blocks (Kwon et al., PagedAttention, SOSP'23). Knows no
-/// memory and no keys. Owned by one actor; not thread-safe.
+/// Reference counts and the free list of a fixed number of blocks (Kwon et al., PagedAttention, SOSP'23).
+/// Knows no memory and no keys. Owned by one actor; not thread-safe.
 class block_pool {
  public:
   explicit block_pool(std::uint32_t block_count);

@@ -11,27 +11,44 @@
 
 namespace yolk::kvcache {
 
-/// Who holds which blocks: the conductor's view of all caches, built from their numbered events. Soft state: a gap in
-/// a holder's numbers, or a new incarnation, makes its entries void until it sends a snapshot. Not thread-safe.
+struct cache_index_limits {
+  /// What a holder says beyond this is not remembered: requests may then miss there, nothing else. 2^24
+  /// blocks of 16 tokens take 256 MiB of table at most.
+  std::size_t keys_per_holder = std::size_t{1} << 24;
+  /// Of holders that were removed, so many are remembered; beyond, the one removed first is forgotten.
+  std::size_t removed_holders = 1024;
+};
+
+/// Who holds which blocks: the conductor's view of all caches, built from their numbered events. Soft state:
+/// a gap in a holder's numbers, or a new incarnation, makes its entries void until it sends a snapshot. A
+/// holder that has nothing to tell may send an empty list under its next number from time to time: that shows
+/// the loss of its last event. One set of keys per holder, 64 bytes a key at most. Not thread-safe.
 class cache_index {
  public:
   enum class applied : std::uint8_t { ok, needs_snapshot, stale };
 
-  /// Event number `sequence` of a holder; they count from 1 within an incarnation. needs_snapshot: ask the holder.
+  /// Event number `sequence` of a holder (one number per call, whatever the number of changes in it); they
+  /// count from 1 within an incarnation. needs_snapshot: ask the holder, whose entries are void until then.
+  /// stale: of an incarnation that was replaced, or applied before; ignored.
   applied apply(core::worker_id holder, core::incarnation incarnation, std::uint64_t sequence,
                 std::span<const cache_event> events);
-  /// Everything that the holder has, as of its event number `sequence`.
+  /// Everything that the holder has, as of its event number `sequence`. Ignored when it is older than what is
+  /// known.
   void replace(core::worker_id holder, core::incarnation incarnation, std::uint64_t sequence,
                std::span<const block_key> keys);
-  /// The holder is gone.
+  /// The holder is gone. Its late events do not bring its entries back: only a snapshot or a new incarnation
+  /// does.
   void remove(core::worker_id holder);
 
   /// How many of the leading `keys` the holder has.
   [[nodiscard]] std::uint32_t leading(core::worker_id holder, std::span<const block_key> keys) const;
-  [[nodiscard]] std::size_t block_count() const;  ///< (holder, key) pairs
+  [[nodiscard]] std::size_t block_count() const;   ///< (holder, key) pairs
+  [[nodiscard]] std::size_t memory_bytes() const;  ///< of the keys' tables
 
-  cache_index();
+  explicit cache_index(cache_index_limits limits = {});
   ~cache_index();
+  cache_index(const cache_index&) = delete;
+  cache_index& operator=(const cache_index&) = delete;
 
  private:
   struct state;
