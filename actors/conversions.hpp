@@ -1,5 +1,7 @@
 #pragma once
 
+#include <capnp/common.h>
+
 #include <cstring>
 #include <span>
 #include <vector>
