@@ -1,7 +1,5 @@
 #pragma once
 
-#include <capnp/common.h>
-
 #include <cstring>
 #include <span>
 #include <vector>

@@ -31,23 +31,32 @@ struct response_identity {
   std::int64_t created = 0;
   std::string model;
   std::string system_fingerprint;
+  /// stream_options.include_usage was set: OpenAI's chunks then carry "usage": null until the one that has
+  /// it.
+  bool stream_usage = false;
 };
 
 struct response_choice {
   std::uint32_t index = 0;
   std::string text;
-  std::string finish_reason;  ///< "stop", "length"; empty = null
+  std::string finish_reason;               ///< "stop", "length"; empty = null
   std::optional<std::string> stop_reason;  ///< the stop string that ended it (vLLM's field)
   std::vector<token_logprob> logprobs;
   bool has_logprobs = false;
+  /// Completions with logprobs: characters of this choice before `text` (sent earlier, or echoed); the base
+  /// of text_offset.
+  std::uint64_t text_offset = 0;
 };
 
 /// A whole answer (not streamed).
 std::string format_response_body(const response_identity&, const std::vector<response_choice>&, const usage&);
 
 /// SSE events ("data: …\n\n"), in the order that clients expect: role (chat), deltas, finish, usage, [DONE].
+/// sse_role is empty for completions, which have no role. sse_delta is empty when there is nothing to say,
+/// and two events (delta, then finish) when the choice has both text and a finish reason.
 std::string sse_role(const response_identity&, std::uint32_t index);
-std::string sse_delta(const response_identity&, const response_choice&, const std::optional<usage>& running_usage);
+std::string sse_delta(const response_identity&, const response_choice&,
+                      const std::optional<usage>& running_usage);
 std::string sse_usage(const response_identity&, const usage&);
 std::string sse_error(const api_error&);
 std::string_view sse_done();
@@ -65,5 +74,8 @@ std::string format_detokenize(std::string_view text);
 
 /// A JSON string literal with quotes; bytes that are no UTF-8 become U+FFFD.
 std::string quote(std::string_view text);
+/// Characters (code points) in text, for text_offset; a token's share of a character that it does not begin
+/// is 0.
+std::uint64_t count_characters(std::string_view text);
 
 }  // namespace yolk::http

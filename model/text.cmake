@@ -1,4 +1,6 @@
 # Text to tokens and back: a library of its own, so that it needs neither a device nor weights.
-set(model_text_sources)
-yolk_room(model_text SOURCES ${model_text_sources} PUBLIC yolk::core
+yolk_room(model_text
+  SOURCES bpe.cpp bpe_table.cpp text_stream.cpp tokenizer.cpp tokenizer_added.cpp tokenizer_file.cpp
+          tokenizer_json.cpp tokenizer_pattern.cpp tokenizer_stages.cpp unicode_text.cpp
+  PUBLIC yolk::core
   PRIVATE nlohmann_json::nlohmann_json PkgConfig::PCRE2 PkgConfig::UTF8PROC)

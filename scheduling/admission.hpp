@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 namespace yolk::scheduling {
 
@@ -20,6 +19,9 @@ struct admission_decision {
   enum class outcome : std::uint8_t { run, wait, refuse } what = outcome::run;
   std::uint32_t retry_after_seconds = 0;  ///< when refused: a prediction, at least 1
 };
+
+/// However long the queue, nobody is told to come back later than this.
+inline constexpr std::uint32_t max_retry_after_seconds = 600;
 
 /// Bounded queue: runs while there is room, waits while the queue has room, else refuses (429).
 admission_decision admit(const admission_limits& limits, const admission_load& load);

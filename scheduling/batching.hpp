@@ -15,8 +15,8 @@ struct chunk {
   std::uint32_t token_count = 0;  ///< > 0
 };
 
-/// One prefill step: fills `token_budget` in order of arrival, several short prompts packed, the last one cut where
-/// the budget ends (Sarathi-Serve, OSDI'24). Never empty while something is pending.
+/// One prefill step: fills `token_budget` in order of arrival, several short prompts packed, the last one cut
+/// where the budget ends (Sarathi-Serve, OSDI'24). Never empty while something is pending.
 std::vector<chunk> form_prefill_batch(std::span<const pending_prefill> pending, std::uint32_t token_budget,
                                       std::uint32_t max_slices);
 

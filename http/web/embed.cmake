@@ -1,0 +1,18 @@
+# cmake -DPAGE=index.html -DOUT=web_page.cpp -P embed.cmake: writes the page as a C++ string.
+file(READ ${PAGE} page)
+set(delimiter yolk_page)
+string(FIND "${page}" ")${delimiter}\"" clash)
+if(NOT clash EQUAL -1)
+  message(FATAL_ERROR "${PAGE} holds the raw string delimiter )${delimiter}\"")
+endif()
+file(WRITE ${OUT} "#include \"http/web_page.hpp\"
+
+namespace yolk::http {
+
+std::string_view web_page() {
+  static constexpr std::string_view page = R\"${delimiter}(${page})${delimiter}\";
+  return page;
+}
+
+}  // namespace yolk::http
+")

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string_view>
+
+namespace yolk::http {
+
+/// The page at /, http/web/index.html, byte for byte: text/html in UTF-8. It loads nothing from elsewhere and
+/// works under the content security policy "default-src 'self' 'unsafe-inline'".
+std::string_view web_page();
+
+}  // namespace yolk::http
