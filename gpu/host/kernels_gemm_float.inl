@@ -1,0 +1,48 @@
+// GEMM on float activations: weights are widened, products are fused multiply-adds in float.
+
+namespace {
+
+using packed_element = float;
+using panel_step = widening_step;
+constexpr std::size_t elements_per_pair = 2;
+
+inline panel_step make_step(const float* rows, const std::uint32_t* words, std::size_t prefetch_words) {
+  return {rows, words, prefetch_words};
+}
+
+inline row_groups split_rows(std::size_t row_count);
+inline std::size_t rows_of_group(const row_groups& groups, std::size_t row_count, std::size_t group);
+
+void pack_kernel(const rows_to_pack& p, std::size_t group_begin, std::size_t group_end) {
+  const row_groups groups = split_rows(p.row_count);
+  const std::size_t padded = (p.input_count + 1) / 2 * 2;
+  for (std::size_t group = group_begin; group < group_end; ++group) {
+    const std::size_t first = group * groups.size;
+    const std::size_t rows = rows_of_group(groups, p.row_count, group);
+    float* out = static_cast<float*>(p.out) + first * padded;
+    const float* x = p.x + first * p.x_stride;
+    for (std::size_t i = 0; i < p.input_count; ++i) {
+      for (std::size_t row = 0; row < rows; ++row) out[i * rows + row] = x[row * p.x_stride + i];
+    }
+    if (padded != p.input_count) {
+      for (std::size_t row = 0; row < rows; ++row) out[p.input_count * rows + row] = 0.0f;
+    }
+  }
+}
+
+constexpr std::size_t products_per_probe = lane_count;
+
+/// Chains enough to fill any pipeline. The result goes back to the caller so that nothing is optimised away.
+float probe_kernel(std::size_t count) {
+  f16 sum[8];
+  for (int i = 0; i < 8; ++i) sum[i] = set1(1.0f);
+  f16 factor = set1(0.5f);
+  for (std::size_t i = 0; i < count; i += 8) {
+    for (int j = 0; j < 8; ++j) sum[j] = fma(sum[j], factor, factor);
+  }
+  f16 all = sum[0];
+  for (int i = 1; i < 8; ++i) all = all + sum[i];
+  return sum_lanes(all);
+}
+
+}  // namespace
