@@ -80,6 +80,14 @@ TEST_CASE("equal blocks after different prefixes are not taken for each other") 
   CHECK(cache.audit() == "");
 }
 
+TEST_CASE("a root that collides with the key of a block does not lead into the other tenant's prompts") {
+  prefix_cache cache(8, block_tokens, &depth_only);
+  store(cache, prompt({1, 2}), block_key{9, 0});
+  // The other root is what the first block's key is: the second block seems to follow it.
+  CHECK(found(cache, prompt({2}), block_key{9, 1}) == 0);
+  CHECK(found(cache, prompt({1, 2}), block_key{9, 0}) == 2);
+}
+
 TEST_CASE("a block that lies about its tokens is not a hit for the prompt whose key it bears") {
   // A node under the true key of `wanted`, holding something else: what a lying or broken peer could commit.
   static const auto wanted = prompt({1});

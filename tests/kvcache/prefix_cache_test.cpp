@@ -173,15 +173,21 @@ TEST_CASE("a chain is extended where it ends, and only while its parent is cache
 TEST_CASE("extending a chain keeps the whole of it young") {
   prefix_cache cache(4, block_tokens);
   store(cache, "ab");
-  const auto keys = keys_of(root, prompt("ab"), block_tokens);
   store(cache, "x");
+  const auto pinned = cache.match(root, prompt("x"), 99);
   const auto fresh = cache.allocate(1);
   REQUIRE(fresh);
-  CHECK(cache.extend(root, keys[1], prompt("c"), *fresh) == 1);
+  CHECK(cache.extend(root, keys_of(root, prompt("ab"), block_tokens)[1], prompt("c"), *fresh) == 1);
   cache.release(fresh->front());
-  store(cache, "yz");  // x goes, then c; not a or b before x
-  CHECK(cache.match_count(root, prompt("x")) == 0);
+  const auto taken = cache.allocate(1);  // c, because x is pinned
+  REQUIRE(taken);
   CHECK(cache.match_count(root, prompt("abc")) == 2);
+  release_all(cache, pinned);
+  // a and b were stored before x, but used with c since.
+  const auto next = cache.allocate(1);
+  REQUIRE(next);
+  CHECK(cache.match_count(root, prompt("x")) == 0);
+  CHECK(cache.match_count(root, prompt("ab")) == 2);
 }
 
 TEST_CASE("clear drops what nobody references and keeps the rest") {
