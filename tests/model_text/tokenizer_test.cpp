@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "small_tokenizers.hpp"
+#include "tests/model_text/small_tokenizers.hpp"
 
 using namespace yolk;
 using namespace yolk::model;
