@@ -116,7 +116,7 @@ const templates = named.map(({ name, text }) => {
     for (const option of options) {
       const entry = { conversation, options: option };
       try {
-        entry.text = template.render({ messages, bos_token: "<s>", eos_token: "</s>", ...option });
+        entry.text = template.render({ messages, bos_token: "<s>", eos_token: "</s>", tools: null, documents: null, ...option });
       } catch (error) {
         entry.error = String(error.message);
       }
@@ -125,4 +125,6 @@ const templates = named.map(({ name, text }) => {
   }
   return { name, text, cases };
 });
-process.stdout.write(JSON.stringify({ tokenizers, conversations, templates }));
+const now = new Date();
+const today = [now.getFullYear(), now.getMonth() + 1, now.getDate()];  // for strftime_now, which tells the real date
+process.stdout.write(JSON.stringify({ tokenizers, conversations, templates, today }));
