@@ -1,5 +1,5 @@
-// One ISA's kernels: included by each kernels_*.cpp after its vector type, max_rows, register_tile and gemm
-// file. Everything is local to the including file, which is compiled for its own CPU.
+// One ISA's kernels: included by each kernels_*.cpp after its vector type, gemm_rows, attention_rows,
+// register_tile and gemm file. Everything is local to the including file, which is compiled for its own CPU.
 // In this order:
 // clang-format off
 #include "gpu/host/kernels_tile.inl"
@@ -13,7 +13,7 @@ namespace yolk::gpu::host {
 
 const kernel_table YOLK_KERNELS = {
     .numerics = YOLK_NUMERICS,
-    .max_group_rows = max_rows,
+    .max_group_rows = gemm_rows,
     .packed_bytes = sizeof(packed_element) * elements_per_pair / 2,
     .pack_rows = pack_kernel,
     .gemm = gemm_kernel,

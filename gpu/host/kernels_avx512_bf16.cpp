@@ -6,7 +6,8 @@
 namespace {
 
 using namespace yolk::gpu::host;
-constexpr std::size_t max_rows = 12;
+constexpr int gemm_rows = 6;
+constexpr int attention_rows = 12;
 constexpr int register_tile = 24;
 
 }  // namespace

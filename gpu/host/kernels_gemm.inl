@@ -2,54 +2,47 @@
 
 namespace {
 
-inline row_groups split_rows(std::size_t row_count) {
-  row_groups groups;
-  groups.count = (row_count + max_rows - 1) / max_rows;
-  groups.size = groups.count == 0 ? 0 : (row_count + groups.count - 1) / groups.count;
-  return groups;
-}
-
-inline std::size_t rows_of_group(const row_groups& groups, std::size_t row_count, std::size_t group) {
-  return group + 1 < groups.count ? groups.size : row_count - group * groups.size;
-}
-
-/// Pairs of inputs handled before the next set of columns: 64 pairs of a panel are 16 KiB, which stay in L1
-/// while every row group passes over them.
+/// Pairs of inputs that every row group passes over before the next: 64 pairs of a panel are 16 KiB and stay
+/// in L1.
 constexpr std::size_t block_pairs = 64;
-/// A single pass over a panel comes from memory; this far ahead (16 pairs, 4 KiB) hides its latency.
-constexpr std::size_t streaming_prefetch_words = 16 * panel_columns;
+constexpr std::size_t lines_per_pair = panel_columns * sizeof(std::uint32_t) / 64;
+constexpr std::size_t line_words = 64 / sizeof(std::uint32_t);
+/// A single pass over a panel comes from memory; fetching this far ahead (16 pairs, 4 KiB) hides its latency.
+constexpr std::size_t streaming_words = 16 * panel_columns;
 
-/// The sums of one row group against one panel, into sums[Rows][64].
-template <int Rows>
-inline void whole_panel(const packed_element* rows, const std::uint32_t* panel, std::size_t pairs,
-                        float* sums) {
+/// The sums of one row group against `count` pairs of a panel, into sums[Rows][64], in as many passes as it
+/// takes to cover the panel's width. Beside each pair, Lines cache lines from `ahead` on are fetched, each
+/// pass its share.
+template <int Rows, int Lines>
+inline void multiply_block(const packed_element* rows, const std::uint32_t* words, std::size_t count,
+                           float* sums, bool resume, const std::uint32_t* ahead) {
   constexpr int vectors = tile_vectors<Rows>();
-  if constexpr (vectors * lane_count == panel_columns) {
-    const panel_step step = make_step(rows, panel, streaming_prefetch_words);
-    run_tile<Rows, vectors>(step, pairs, sums, panel_columns, false);
-  } else {
-    for (std::size_t first = 0; first < pairs; first += block_pairs) {
-      const std::size_t count = first + block_pairs < pairs ? block_pairs : pairs - first;
-      // Each pass over a part of the columns prefetches its own part of the next block.
-      for (std::size_t v = 0; v < panel_columns / lane_count; v += vectors) {
-        const panel_step step =
-            make_step(rows + first * elements_per_pair * Rows, panel + first * panel_columns + v * lane_count,
-                      block_pairs * panel_columns);
-        run_tile<Rows, vectors>(step, count, sums + v * lane_count, panel_columns, first != 0);
-      }
+  constexpr int passes = static_cast<int>(panel_columns / lane_count) / vectors;
+  constexpr int share = Lines > passes ? Lines / passes : Lines > 0 ? 1 : 0;
+  for (int pass = 0; pass < passes; ++pass) {
+    const std::uint32_t* w = words + pass * vectors * lane_count;
+    float* out = sums + pass * vectors * lane_count;
+    if (pass * share < Lines) {
+      const std::uint32_t* part = ahead + pass * share * count * line_words;
+      run_tile<Rows, vectors>(panel_step<share>{rows, w, part}, count, out, panel_columns, resume);
+    } else {
+      run_tile<Rows, vectors>(panel_step<0>{rows, w, nullptr}, count, out, panel_columns, resume);
     }
   }
 }
 
-/// One block of pairs of one row group, the panel's block being in L1 already or about to be.
+/// One of several row groups against a block of pairs. Together the groups fetch the next block, each its
+/// share, so that memory works while the cores multiply.
 template <int Rows>
-inline void panel_block(const packed_element* rows, const std::uint32_t* panel, std::size_t count,
-                        float* sums, std::size_t vector_begin, bool resume) {
-  constexpr int vectors = tile_vectors<Rows>();
-  constexpr int part = vectors > 2 ? 2 : vectors;
-  for (std::size_t v = vector_begin; v < vector_begin + 2; v += part) {
-    const panel_step step = make_step(rows, panel + v * lane_count, 0);
-    run_tile<Rows, part>(step, count, sums + v * lane_count, panel_columns, resume);
+inline void multiply_shared_block(const packed_element* rows, const std::uint32_t* words, std::size_t count,
+                                  float* sums, bool resume, std::size_t group, std::size_t group_count) {
+  const std::uint32_t* next = words + count * panel_columns;
+  if (group_count < lines_per_pair) {
+    multiply_block<Rows, 2>(rows, words, count, sums, resume, next + group * count * 2 * line_words);
+  } else if (group < lines_per_pair) {
+    multiply_block<Rows, 1>(rows, words, count, sums, resume, next + group * count * line_words);
+  } else {
+    multiply_block<Rows, 0>(rows, words, count, sums, resume, nullptr);
   }
 }
 
@@ -71,30 +64,35 @@ inline void finish_row(const float* sums, const float* bias, float* y, std::size
   }
 }
 
+/// Whether every row group's tile is as wide as a panel.
+constexpr bool whole_width = tile_vectors<gemm_rows>() * lane_count == panel_columns;
+
 void gemm_kernel(const gemm_piece& g, void* scratch) {
-  const row_groups groups = split_rows(g.row_count);
+  const row_groups groups = split_rows<gemm_rows>(g.row_count);
   const auto* rows = static_cast<const packed_element*>(g.rows);
   const std::uint32_t* panel = g.panels + g.panel * g.pair_count * panel_columns;
   auto* sums = static_cast<float*>(scratch);
   const std::size_t row_elements = g.pair_count * elements_per_pair;
   const std::size_t first_row = g.group_begin * groups.size;
-  if (g.group_end - g.group_begin == 1) {
-    with_rows(rows_of_group(groups, g.row_count, g.group_begin), [&]<int Rows>() {
-      whole_panel<Rows>(rows + first_row * row_elements, panel, g.pair_count, sums);
-    });
-  } else {
-    for (std::size_t first = 0; first < g.pair_count; first += block_pairs) {
-      const std::size_t count = first + block_pairs < g.pair_count ? block_pairs : g.pair_count - first;
-      for (std::size_t v = 0; v < panel_columns / lane_count; v += 2) {
-        for (std::size_t group = g.group_begin; group < g.group_end; ++group) {
-          const std::size_t row = group * groups.size;
-          with_rows(rows_of_group(groups, g.row_count, group), [&]<int Rows>() {
-            panel_block<Rows>(rows + row * row_elements + first * elements_per_pair * Rows,
-                              panel + first * panel_columns, count, sums + (row - first_row) * panel_columns,
-                              v, first != 0);
-          });
+  const std::size_t group_count = g.group_end - g.group_begin;
+  // A single group that fills the panel's width passes over all of it at once.
+  const bool streams = group_count == 1;
+  const std::size_t step = streams && whole_width ? g.pair_count : block_pairs;
+  for (std::size_t first = 0; first < g.pair_count; first += step) {
+    const std::size_t count = first + step < g.pair_count ? step : g.pair_count - first;
+    const std::uint32_t* words = panel + first * panel_columns;
+    for (std::size_t group = 0; group < group_count; ++group) {
+      const std::size_t row = group * groups.size;
+      with_rows<gemm_rows>(rows_of_group(groups, g.row_count, g.group_begin + group), [&]<int Rows>() {
+        const packed_element* x = rows + (first_row + row) * row_elements + first * elements_per_pair * Rows;
+        float* out = sums + row * panel_columns;
+        if (streams) {
+          const std::uint32_t* ahead = words + (whole_width ? streaming_words : count * panel_columns);
+          multiply_block<Rows, lines_per_pair>(x, words, count, out, first != 0, ahead);
+        } else {
+          multiply_shared_block<Rows>(x, words, count, out, first != 0, group, group_count);
         }
-      }
+      });
     }
   }
   const std::size_t end = g.group_end * groups.size;

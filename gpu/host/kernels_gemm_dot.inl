@@ -7,18 +7,16 @@ namespace {
 using packed_element = std::uint32_t;
 constexpr std::size_t elements_per_pair = 1;
 
+template <int Lines>
 struct panel_step {
   const std::uint32_t* rows;
-  const std::uint32_t* words;
-  std::size_t prefetch_words;
+  const std::uint32_t* words;  ///< 64 a step
+  const std::uint32_t* ahead;  ///< Lines cache lines of it are fetched a step
   template <int Rows, int Vectors>
   inline void add(f16 (&sum)[Rows][Vectors], std::size_t s) const {
     const std::uint32_t* w = words + s * panel_columns;
     const std::uint32_t* a = rows + s * Rows;
-    if (prefetch_words != 0) {
-#pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) prefetch(w + prefetch_words + v * lane_count);
-    }
+    fetch_ahead<Lines>(ahead, s);
     __m512bh column[Vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) column[v] = (__m512bh)_mm512_loadu_si512(w + v * lane_count);
@@ -31,16 +29,8 @@ struct panel_step {
   }
 };
 
-inline panel_step make_step(const std::uint32_t* rows, const std::uint32_t* words,
-                            std::size_t prefetch_words) {
-  return {rows, words, prefetch_words};
-}
-
-inline row_groups split_rows(std::size_t row_count);
-inline std::size_t rows_of_group(const row_groups& groups, std::size_t row_count, std::size_t group);
-
 void pack_kernel(const rows_to_pack& p, std::size_t group_begin, std::size_t group_end) {
-  const row_groups groups = split_rows(p.row_count);
+  const row_groups groups = split_rows<gemm_rows>(p.row_count);
   const std::size_t pairs = (p.input_count + 1) / 2;
   for (std::size_t group = group_begin; group < group_end; ++group) {
     const std::size_t first = group * groups.size;

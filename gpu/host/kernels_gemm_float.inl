@@ -3,18 +3,35 @@
 namespace {
 
 using packed_element = float;
-using panel_step = widening_step;
 constexpr std::size_t elements_per_pair = 2;
 
-inline panel_step make_step(const float* rows, const std::uint32_t* words, std::size_t prefetch_words) {
-  return {rows, words, prefetch_words};
-}
-
-inline row_groups split_rows(std::size_t row_count);
-inline std::size_t rows_of_group(const row_groups& groups, std::size_t row_count, std::size_t group);
+/// A step is a pair of inputs: bf16 weights are widened on the way, activations lie as [input][Rows].
+template <int Lines>
+struct panel_step {
+  const float* rows;
+  const std::uint32_t* words;  ///< 64 a step
+  const std::uint32_t* ahead;  ///< Lines cache lines of it are fetched a step
+  template <int Rows, int Vectors>
+  inline void add(f16 (&sum)[Rows][Vectors], std::size_t s) const {
+    const std::uint32_t* w = words + s * panel_columns;
+    const float* a = rows + s * 2 * Rows;
+    fetch_ahead<Lines>(ahead, s);
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) {
+      // All rows take the even input before any takes the odd one: both at a time do not fit AVX2's
+      // registers.
+      const f16 even = low_half(load_words(w + v * lane_count));
+#pragma GCC unroll 16
+      for (int row = 0; row < Rows; ++row) sum[row][v] = fma(set1(a[row]), even, sum[row][v]);
+      const f16 odd = high_half(load_words(w + v * lane_count));
+#pragma GCC unroll 16
+      for (int row = 0; row < Rows; ++row) sum[row][v] = fma(set1(a[Rows + row]), odd, sum[row][v]);
+    }
+  }
+};
 
 void pack_kernel(const rows_to_pack& p, std::size_t group_begin, std::size_t group_end) {
-  const row_groups groups = split_rows(p.row_count);
+  const row_groups groups = split_rows<gemm_rows>(p.row_count);
   const std::size_t padded = (p.input_count + 1) / 2 * 2;
   for (std::size_t group = group_begin; group < group_end; ++group) {
     const std::size_t first = group * groups.size;

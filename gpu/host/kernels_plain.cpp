@@ -6,7 +6,8 @@
 namespace {
 
 using namespace yolk::gpu::host;
-constexpr std::size_t max_rows = 2;
+constexpr int gemm_rows = 2;
+constexpr int attention_rows = 2;
 constexpr int register_tile = 2;
 
 }  // namespace

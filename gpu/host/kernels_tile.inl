@@ -24,33 +24,6 @@ inline void run_tile(const Step& step, std::size_t steps, float* c, std::size_t 
   }
 }
 
-/// A step is a pair of inputs: bf16 weights widened on the way, activations [input][Rows] floats.
-struct widening_step {
-  const float* rows;
-  const std::uint32_t* words;  ///< 64 a step
-  std::size_t prefetch_words;  ///< how far ahead in `words` to prefetch; 0: not at all
-  template <int Rows, int Vectors>
-  inline void add(f16 (&sum)[Rows][Vectors], std::size_t s) const {
-    const std::uint32_t* w = words + s * panel_columns;
-    const float* a = rows + s * 2 * Rows;
-    if (prefetch_words != 0) {
-#pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) prefetch(w + prefetch_words + v * lane_count);
-    }
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) {
-      const w16 both = load_words(w + v * lane_count);
-      const f16 even = low_half(both);
-      const f16 odd = high_half(both);
-#pragma GCC unroll 16
-      for (int row = 0; row < Rows; ++row) {
-        sum[row][v] = fma(set1(a[row]), even, sum[row][v]);
-        sum[row][v] = fma(set1(a[Rows + row]), odd, sum[row][v]);
-      }
-    }
-  }
-};
-
 /// A step is one input, everything float: b [step][b_stride], a either [step][Rows] or row-major with a
 /// stride known to the compiler.
 template <int RowStride>
@@ -72,6 +45,13 @@ struct float_step {
   }
 };
 
+/// Fetches `Lines` cache lines of what comes after, a step's share.
+template <int Lines>
+inline void fetch_ahead(const std::uint32_t* ahead, std::size_t step) {
+#pragma GCC unroll 4
+  for (int line = 0; line < Lines; ++line) prefetch(ahead + (step * Lines + line) * 16);
+}
+
 /// As many vectors side by side as the registers hold beside Rows rows.
 template <int Rows>
 constexpr int tile_vectors() {
@@ -79,16 +59,29 @@ constexpr int tile_vectors() {
   return room >= 4 ? 4 : room >= 2 ? 2 : 1;
 }
 
-/// Calls f.operator()<Rows>() for the row count that is only known at run time.
-template <int Rows = 1, class F>
+/// Calls f.operator()<Rows>() for the row count, at most Most, that is only known at run time.
+template <int Most, int Rows = 1, class F>
 inline void with_rows(std::size_t rows, const F& f) {
-  if constexpr (Rows < max_rows) {
+  if constexpr (Rows < Most) {
     if (rows != Rows) {
-      with_rows<Rows + 1>(rows, f);
+      with_rows<Most, Rows + 1>(rows, f);
       return;
     }
   }
   f.template operator()<Rows>();
+}
+
+/// Rows in groups of equal size up to Most, the last one shorter.
+template <int Most>
+inline row_groups split_rows(std::size_t row_count) {
+  row_groups groups;
+  groups.count = (row_count + Most - 1) / Most;
+  groups.size = groups.count == 0 ? 0 : (row_count + groups.count - 1) / groups.count;
+  return groups;
+}
+
+inline std::size_t rows_of_group(const row_groups& groups, std::size_t row_count, std::size_t group) {
+  return group + 1 < groups.count ? groups.size : row_count - group * groups.size;
 }
 
 }  // namespace

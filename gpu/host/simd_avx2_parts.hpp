@@ -24,6 +24,11 @@ inline void prefetch(const void* from) {
   _mm_prefetch(static_cast<const char*>(from), _MM_HINT_T0);
 }
 
+/// For what is used much later: to L2, so that L1 keeps what is in use.
+inline void prefetch_far(const void* from) {
+  _mm_prefetch(static_cast<const char*>(from), _MM_HINT_T1);
+}
+
 /// Rounds 8 floats to bf16 in the low half of each lane (to nearest, ties to even; NaN stays NaN).
 inline __m256i round_to_bf16(__m256 value) {
   const __m256i bits = _mm256_castps_si256(value);
@@ -40,11 +45,13 @@ inline void store_bf16_parts(std::uint16_t* to, __m256 low, __m256 high) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(packed, 0xd8));
 }
 
-/// Widens 8 tokens of 16 channels and turns them over: out[channel · 64 + token]. Two bf16 channels travel as
-/// one 32-bit element through an 8x8 transpose and are split at the end.
-inline void transpose_8x16(const std::uint16_t* const* tokens, float* out) {
+/// Widens 16 channels of 8 tokens, from `channel` on, and turns them over: out[channel · stride + token]. Two
+/// bf16 channels travel as one 32-bit element through an 8x8 transpose and are split at the end.
+inline void transpose_8x16(const std::uint16_t* const* tokens, std::size_t channel, float* out,
+                           std::size_t stride) {
   __m256i r[8], t[8];
-  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(tokens[i]));
+  for (int i = 0; i < 8; ++i)
+    r[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(tokens[i] + channel));
   for (int i = 0; i < 4; ++i) {
     t[2 * i] = _mm256_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
     t[2 * i + 1] = _mm256_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
@@ -61,8 +68,8 @@ inline void transpose_8x16(const std::uint16_t* const* tokens, float* out) {
   }
   const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
   for (int pair = 0; pair < 8; ++pair) {
-    _mm256_storeu_ps(out + (2 * pair) * 64, _mm256_castsi256_ps(_mm256_slli_epi32(t[pair], 16)));
-    _mm256_storeu_ps(out + (2 * pair + 1) * 64, _mm256_castsi256_ps(_mm256_and_si256(t[pair], high)));
+    _mm256_storeu_ps(out + (2 * pair) * stride, _mm256_castsi256_ps(_mm256_slli_epi32(t[pair], 16)));
+    _mm256_storeu_ps(out + (2 * pair + 1) * stride, _mm256_castsi256_ps(_mm256_and_si256(t[pair], high)));
   }
 }
 

@@ -127,11 +127,16 @@ inline void prefetch(const void* from) {
   __builtin_prefetch(from);
 }
 
-/// Widens 8 tokens of 16 channels and turns them over: out[channel · 64 + token].
-inline void transpose_8x16(const std::uint16_t* const* tokens, float* out) {
-  for (int channel = 0; channel < 16; ++channel) {
-    for (int token = 0; token < 8; ++token) {
-      out[channel * 64 + token] = __builtin_bit_cast(float, std::uint32_t{tokens[token][channel]} << 16);
+inline void prefetch_far(const void* from) {
+  __builtin_prefetch(from, 0, 2);
+}
+
+/// Widens 16 channels of 8 tokens, from `channel` on, and turns them over: out[channel · stride + token].
+inline void transpose_8x16(const std::uint16_t* const* tokens, std::size_t channel, float* out,
+                           std::size_t stride) {
+  for (std::size_t c = 0; c < 16; ++c) {
+    for (std::size_t token = 0; token < 8; ++token) {
+      out[c * stride + token] = __builtin_bit_cast(float, std::uint32_t{tokens[token][channel + c]} << 16);
     }
   }
 }
