@@ -12,6 +12,7 @@ struct HttpRequest {
   authorization @3 :Text;        # the header's value
   body @4 :Data;
   keepAlive @5 :Bool;
+  minorVersion @6 :UInt8;        # of HTTP/1.x: a client of 1.0 understands no chunks
 }
 
 struct HttpOutput {

@@ -2,6 +2,7 @@
 
 #include <caf/actor.hpp>
 #include <caf/actor_system.hpp>
+#include <caf/atom.hpp>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -29,8 +30,18 @@ struct gateway_options {
   std::uint32_t max_attempts = 5;        ///< re-placements of a leg after faults (preemptions do not count)
   std::uint32_t max_context_tokens = 0;  ///< 0 = the model's; less where the block pools are smaller
   std::uint32_t block_tokens = 16;
-  std::string numerics;  ///< gpu::platform::numerics(), part of the root of block keys
+  std::uint64_t max_input_bytes = std::uint64_t{1}
+                                  << 30;  ///< of requests that are read or answered, all together
+  std::string cors_origin;                ///< "*" or one origin that browsers may call from; empty = none
+  std::uint64_t random_seed =
+      0;  ///< where seeds of requests without one are drawn from; 0 = the system's source
+  std::string device = "host";  ///< the workers', to show
+  std::string numerics;         ///< gpu::platform::numerics(), part of the root of block keys
 };
+
+/// To the broker, answered when done: takes no more connections, answers what it has, closes. For an orderly
+/// end.
+using gateway_drain_atom = caf::atom_constant<caf::atom("drain")>;
 
 struct gateway_environment {
   std::shared_ptr<const model::loaded_model> model;

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace yolk::actors {
+
+enum class route : std::uint8_t {
+  not_found,
+  method_not_allowed,
+  options,  ///< an OPTIONS request for a path that exists
+  page,
+  health,
+  version,
+  metrics,
+  cluster,
+  models,
+  model,
+  chat,
+  completions,
+  tokenize,
+  detokenize,
+};
+
+struct routed {
+  route where = route::not_found;
+  std::string_view allow;     ///< the path's methods, for the Allow header
+  std::string_view argument;  ///< a model's name
+};
+
+/// `path` is decoded and without its query. HEAD is allowed wherever GET is.
+routed find_route(std::string_view method, std::string_view path);
+
+/// Whether an API key is asked for, where keys are configured: everything that reaches the model.
+bool needs_key(route where);
+
+}  // namespace yolk::actors
