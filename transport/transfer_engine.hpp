@@ -48,6 +48,12 @@ struct transfer_report {
   core::duration elapsed{};
 };
 
+/// How bytes travel. automatic: a memcpy where the peer's memory is mapped here (same machine), else
+/// messages, which the peer's engine serves. native: UCX's own put and get; for clusters whose every path has
+/// RDMA in hardware (elsewhere UCX emulates them, and aborts a process whose peer dies in the middle).
+/// messages: always.
+enum class access_path { automatic, native, messages };
+
 struct engine_options {
   std::size_t region_bytes = 0;
   core::incarnation owner;
@@ -59,6 +65,7 @@ struct engine_options {
   /// file number, so a dead engine's can turn into a living one's; System V's names are not used again, nor
   /// do they need /dev/shm.
   std::string transports = "^posix";
+  access_path access = access_path::automatic;
 };
 
 struct engine_counters {

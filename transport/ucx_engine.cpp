@@ -12,9 +12,9 @@
 namespace yolk::transport {
 namespace {
 
-/// A slice is issued in one go (over shared memory it is a memcpy on the engine's thread), and a peer gets
-/// this much before the next peer has its turn and deadlines are looked at: about 0.3 ms.
-constexpr std::uint64_t max_slice_bytes = std::uint64_t{4} << 20;
+/// A peer gets this much issued (over shared memory: copied, by the engine's thread) before the next peer
+/// has its turn and deadlines are looked at: about 0.3 ms.
+constexpr std::uint64_t turn_bytes = std::uint64_t{4} << 20;
 /// What issuing costs at least, in bytes, so that many small slices end a turn too.
 constexpr std::uint64_t min_slice_cost_bytes = 8192;
 /// A new endpoint whose peer does not answer within this time is closed and opened anew at the next use.
@@ -33,6 +33,8 @@ std::string name_of(const region_descriptor& region) {
 
 core::failure<errc> link_failure(const peer& of, ucs_status_t status) {
   switch (status) {
+    case UCS_ERR_REJECTED:
+      return {errc::peer_unreachable, name_of(of.region) + ": its engine has ended"};
     case UCS_ERR_INVALID_PARAM:
     case UCS_ERR_NO_MEMORY:
     case UCS_ERR_UNSUPPORTED:
@@ -42,14 +44,6 @@ core::failure<errc> link_failure(const peer& of, ucs_status_t status) {
     default:
       return {errc::peer_unreachable, name_of(of.region) + ": " + ucs_status_string(status)};
   }
-}
-
-bool is_alive(const peer& of, const region_header& seen) {
-  return seen.magic == region_magic && seen.owner == of.region.owner.value && seen.nonce == of.keys.nonce;
-}
-
-core::failure<errc> has_ended(const peer& of) {
-  return {errc::peer_unreachable, name_of(of.region) + ": its engine has ended"};
 }
 
 // A string, whose order is one memcmp. (owner, base and length are in the remote key's checksum.)
@@ -68,12 +62,18 @@ std::string key_of(const region_descriptor& region) {
 // ------------------------------------------------------------------------------------------
 
 ucx_engine::ucx_engine(const engine_options& options, std::unique_ptr<ucx_worker> worker)
-    : options_(options),
-      queue_(options.max_queued_transfers),
-      worker_(std::move(worker)),
-      thread_([this] { run(); }) {}
+    : options_(options), queue_(options.max_queued_transfers), worker_(std::move(worker)) {}
+
+std::optional<core::failure<errc>> ucx_engine::start_thread() {
+  if (const auto status = messages_.attach(*worker_)) {
+    return failure{errc::setup_failed, std::string("UCX: active messages: ") + ucs_status_string(status)};
+  }
+  thread_ = std::thread([this] { run(); });
+  return std::nullopt;
+}
 
 ucx_engine::~ucx_engine() {
+  if (!thread_.joinable()) return;  // it never started
   YOLK_INVARIANT(std::this_thread::get_id() != thread_.get_id(), "a completion destroyed its engine");
   queue_.stop();
   worker_->wake();
@@ -228,6 +228,14 @@ result<peer*> ucx_engine::find_peer(const region_descriptor& region) {
 }
 
 bool ucx_engine::make_room_for_peer() {
+  // A new region often is the successor of one whose memory is still mapped here, and only we keep that
+  // alive.
+  std::vector<region_descriptor> ended;
+  for (const auto& [key, known] : peers_) {
+    if (known->idle() && known->link != nullptr && known->link->has_seen_the_end())
+      ended.push_back(known->region);
+  }
+  for (const region_descriptor& region : ended) forget_now(region);
   if (peers_.size() < max_cached_peers) return true;
   const auto oldest = std::min_element(peers_.begin(), peers_.end(), [](const auto& a, const auto& b) {
     const auto rank = [](const peer& p) { return std::pair(!p.idle(), p.last_used); };
@@ -276,11 +284,7 @@ void ucx_engine::settle_open(peer& of, std::list<operation> finished) {
   std::vector<transfer*> ended;
   bool has_greeted = false;
   for (const operation& done : finished) {
-    if (done.status != UCS_OK) {
-      broken = link_failure(of, done.status);
-    } else if (done.kind == operation_kind::probe && !is_alive(of, done.seen)) {
-      broken = has_ended(of);
-    }
+    if (done.status != UCS_OK) broken = link_failure(of, done.status);
     if (done.owner == nullptr) {
       has_greeted = true;
     } else if (--done.owner->open_operations == 0 && done.owner->state() == transfer_state::confirming) {
@@ -384,7 +388,8 @@ bool ucx_engine::issue(peer& to) {
 }
 
 void ucx_engine::connect(peer& to) {
-  auto opened = ucx_link::open(*worker_, {to.keys, to.region.base_address}, ripe_);
+  auto opened = ucx_link::open({*worker_, messages_, ripe_, options_.access},
+                               {to.keys, to.region.owner.value, to.region.base_address});
   if (!opened) {
     return fail_all(to, {opened.error().code, name_of(to.region) + ": " + opened.error().message});
   }
@@ -394,11 +399,9 @@ void ucx_engine::connect(peer& to) {
   to.state = peer::link_state::greeting;
   to.greeting_deadline = std::chrono::steady_clock::now() + greeting_limit;
   greeting_.push_back(&to);
-  region_header seen;
-  const auto status = to.link->probe(nullptr, seen);
+  const auto status = to.link->greet();
   if (status == UCS_INPROGRESS) return;
   if (status != UCS_OK) return fail_all(to, link_failure(to, status));
-  if (!is_alive(to, seen)) return fail_all(to, has_ended(to));
   greeted(to);
 }
 
@@ -424,10 +427,10 @@ void ucx_engine::admit(peer& to) {
 }
 
 std::optional<core::failure<errc>> ucx_engine::issue_slices(peer& to) {
-  std::uint64_t budget = max_slice_bytes;
+  std::uint64_t budget = turn_bytes;
   while (!to.issuing.empty() && budget > 0 && to.link->open_operations() < max_open_operations) {
     transfer& next = *to.issuing.front();
-    if (const auto slice = next.cursor.next(budget)) {
+    if (const auto slice = next.cursor.next(std::min(budget, to.link->max_piece_bytes()))) {
       const auto local = worker_->region().subspan(slice->local_offset, slice->bytes);
       const auto status = next.direction == transfer_direction::put
                               ? to.link->put(&next, local, slice->remote_offset)
@@ -446,29 +449,19 @@ std::optional<core::failure<errc>> ucx_engine::issue_slices(peer& to) {
   return std::nullopt;
 }
 
-// The probe follows the data on the same endpoint: when it finds the region's header in place, the engine
+// The question whether the region lives follows the data on the same endpoint: a yes says that the engine
 // that owned the region still ran when the data passed. For a put the flush makes "sent" into "visible at the
 // target".
 std::optional<core::failure<errc>> ucx_engine::confirm(transfer& all_issued) {
   peer& with = *all_issued.target;
   all_issued.become(transfer_state::confirming);
-  if (all_issued.direction == transfer_direction::put) {
-    const auto status = with.link->flush(&all_issued);
-    if (status == UCS_INPROGRESS) {
-      ++all_issued.open_operations;
-    } else if (status != UCS_OK) {
-      return link_failure(with, status);
-    }
-  }
-  region_header seen;
-  const auto status = with.link->probe(&all_issued, seen);
-  if (status == UCS_INPROGRESS) {
-    ++all_issued.open_operations;
-  } else if (status != UCS_OK) {
-    return link_failure(with, status);
-  } else if (!is_alive(with, seen)) {
-    return has_ended(with);
-  }
+  const auto flushed =
+      all_issued.direction == transfer_direction::put ? with.link->flush(&all_issued) : UCS_OK;
+  if (flushed == UCS_INPROGRESS) ++all_issued.open_operations;
+  if (flushed != UCS_OK && flushed != UCS_INPROGRESS) return link_failure(with, flushed);
+  const auto confirmed = with.link->confirm(&all_issued);
+  if (confirmed == UCS_INPROGRESS) ++all_issued.open_operations;
+  if (confirmed != UCS_OK && confirmed != UCS_INPROGRESS) return link_failure(with, confirmed);
   if (all_issued.open_operations == 0) finish_done(all_issued);
   return std::nullopt;
 }
@@ -539,7 +532,9 @@ result<std::unique_ptr<transfer_engine>> transfer_engine::start(const engine_opt
   try {
     auto worker = ucx_worker::create(options);
     if (!worker) return worker.error();
-    return std::unique_ptr<transfer_engine>(std::make_unique<ucx_engine>(options, std::move(*worker)));
+    auto engine = std::make_unique<ucx_engine>(options, std::move(*worker));
+    if (auto failed = engine->start_thread()) return std::move(*failed);
+    return std::unique_ptr<transfer_engine>(std::move(engine));
   } catch (const std::system_error& why) {  // no thread, or no entropy
     return core::failure<errc>{errc::setup_failed, why.what()};
   }

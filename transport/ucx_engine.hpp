@@ -13,6 +13,7 @@
 #include "transport/transfer.hpp"
 #include "transport/transfer_engine.hpp"
 #include "transport/ucx_link.hpp"
+#include "transport/ucx_messages.hpp"
 #include "transport/ucx_worker.hpp"
 
 namespace yolk::transport {
@@ -48,6 +49,8 @@ struct peer {
 class ucx_engine final : public transfer_engine {
  public:
   ucx_engine(const engine_options& options, std::unique_ptr<ucx_worker> worker);
+  /// After construction, once: serves peers and starts the thread.
+  std::optional<core::failure<errc>> start_thread();
   ~ucx_engine() override;
 
   [[nodiscard]] std::span<std::byte> region() override { return worker_->region(); }
@@ -109,6 +112,7 @@ class ucx_engine final : public transfer_engine {
   std::atomic<std::uint64_t> put_bytes_{0};
   std::atomic<std::uint64_t> get_bytes_{0};
 
+  ucx_messages messages_;
   std::vector<ucx_link*> ripe_;
   std::list<closing_link> closing_;
   std::map<std::string, std::unique_ptr<peer>> peers_;

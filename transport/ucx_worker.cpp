@@ -9,6 +9,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "core/invariant.hpp"
 #include "transport/descriptor_seal.hpp"
@@ -57,9 +58,18 @@ std::optional<core::failure<errc>> ucx_worker::set_up_context(const engine_optio
     return setup_failure("ucp_config_read", status);
   const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> config_owner(config,
                                                                                   &ucp_config_release);
-  // Without this, endpoints that handle a peer's death would not use shared memory at all.
-  if (const auto status = ucp_config_modify(config, "MM_ERROR_HANDLING", "y")) {
-    return setup_failure("MM_ERROR_HANDLING", status);
+  const std::pair<const char*, const char*> settings[] = {
+      // Without this, endpoints that handle a peer's death would not use shared memory at all.
+      {"MM_ERROR_HANDLING", "y"},
+      // A message is copied into UCX's send buffer (64 KiB, so that each of ours is one segment) rather than
+      // sent from where
+      // it lies: when the connection breaks, UCX 1.13 ends a send of the latter kind twice and aborts over
+      // it.
+      {"ZCOPY_THRESH", "inf"},
+      {"TCP_TX_SEG_SIZE", "64kb"},
+  };
+  for (const auto& [name, value] : settings) {
+    if (const auto status = ucp_config_modify(config, name, value)) return setup_failure(name, status);
   }
   if (!options.transports.empty()) {
     if (const auto status = ucp_config_modify(config, "TLS", options.transports.c_str())) {
@@ -68,7 +78,7 @@ std::optional<core::failure<errc>> ucx_worker::set_up_context(const engine_optio
   }
   ucp_params_t parameters{};
   parameters.field_mask = UCP_PARAM_FIELD_FEATURES;
-  parameters.features = UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP;
+  parameters.features = UCP_FEATURE_RMA | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   if (const auto status = ucp_init(&parameters, config, &context_)) {
     return setup_failure("ucp_init with transports '" + options.transports + "'", status);
   }

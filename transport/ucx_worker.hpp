@@ -44,6 +44,10 @@ class ucx_worker {
   void wait(std::optional<core::time_point> until);
   /// Any thread: the present or next wait() returns.
   void wake() const;
+  /// Whether a peer that names these two means this region, and it has not been revoked.
+  [[nodiscard]] bool is_named_by(std::uint64_t owner, std::uint64_t nonce) const {
+    return nonce != 0 && nonce == header_->nonce && owner == header_->owner;
+  }
   /// From now on peers see that this region's engine has ended.
   void revoke();
 

@@ -75,13 +75,29 @@ inline std::unique_ptr<transfer_engine> start_engine(const engine_options& optio
   return std::move(*started);
 }
 
-inline std::unique_ptr<transfer_engine> start_engine(
-    std::size_t region_bytes, std::uint64_t incarnation,
-    const std::string& transports = engine_options{}.transports) {
+/// A way for the bytes to go.
+struct route {
+  std::string transports = engine_options{}.transports;
+  access_path access = access_path::automatic;
+};
+inline const route shared_memory{};
+inline const route tcp{"tcp"};
+/// native over TCP is left out: that is UCX's emulation, which is not to be used (access_path says why).
+inline const route all_routes[] = {shared_memory,
+                                   tcp,
+                                   {engine_options{}.transports, access_path::native},
+                                   {engine_options{}.transports, access_path::messages}};
+inline std::string name_of(const route& each) {
+  return each.transports + "/" + std::to_string(static_cast<int>(each.access));
+}
+
+inline std::unique_ptr<transfer_engine> start_engine(std::size_t region_bytes, std::uint64_t incarnation,
+                                                     const route& by = shared_memory) {
   engine_options options;
   options.region_bytes = region_bytes;
   options.owner.value = incarnation;
-  options.transports = transports;
+  options.transports = by.transports;
+  options.access = by.access;
   return start_engine(options);
 }
 
