@@ -14,6 +14,17 @@ function(yolk_room name)
   add_library(yolk::${name} ALIAS yolk_${name})
 endfunction()
 
+# What every test needs of its environment. UCX reads its two variables while it is loaded, before main can set them
+# (transport/process.hpp); the sanitizers' files say which report is not ours, and why.
+set(YOLK_TEST_ENVIRONMENT "UCX_HANDLE_ERRORS=none" "UCX_MEM_MMAP_HOOK_MODE=none")
+if(YOLK_SANITIZE)
+  set(suppressions "suppressions=${PROJECT_SOURCE_DIR}/scripts/sanitizers")
+  list(APPEND YOLK_TEST_ENVIRONMENT
+    "LSAN_OPTIONS=${suppressions}/lsan.supp:print_suppressions=0"
+    "TSAN_OPTIONS=${suppressions}/tsan.supp:halt_on_error=1"
+    "UBSAN_OPTIONS=${suppressions}/ubsan.supp:halt_on_error=1:print_stacktrace=1")
+endif()
+
 # yolk_test(<room> SOURCES a_test.cpp ... [LINK ...] [MAIN main.cpp] [TIMEOUT seconds])
 # One doctest program for a room's tests; one ctest entry per file, so that a failure names its noun. A room that uses
 # UCX takes tests/transport/main.cpp as MAIN.
@@ -33,6 +44,7 @@ function(yolk_test room)
     get_filename_component(noun ${source} NAME_WE)
     string(REGEX REPLACE "_test$" "" noun ${noun})
     add_test(NAME ${room}/${noun} COMMAND ${room}_tests --source-file=*/${noun}_test.cpp)
+    set_property(TEST ${room}/${noun} PROPERTY ENVIRONMENT ${YOLK_TEST_ENVIRONMENT})
     # A file whose cases were not linked in, or that has none, must not pass.
     set_tests_properties(${room}/${noun} PROPERTIES TIMEOUT ${test_TIMEOUT} FAIL_REGULAR_EXPRESSION "test cases: +0 ")
   endforeach()

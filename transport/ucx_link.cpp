@@ -95,12 +95,9 @@ ucs_status_t ucx_link::get(transfer* owner, std::span<std::byte> local, std::uin
 }
 
 ucs_status_t ucx_link::flush(transfer* owner) {
-  // A message counts as done when its target has answered that the bytes lie in place.
-  if (mode_ == mode::messages) return UCS_OK;
-  if (mode_ == mode::mapped) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    return UCS_OK;
-  }
+  // A message counts as done when its target has answered that the bytes lie in place. What was copied is
+  // visible to whoever hears of it later: the way by which he hears orders memory.
+  if (mode_ != mode::native) return UCS_OK;
   const auto with = parameters(prepare(owner));
   return issued(ucp_ep_flush_nbx(endpoint_, &with));
 }
@@ -132,11 +129,11 @@ bool ucx_link::has_seen_the_end() const {
 
 bool ucx_link::is_mapped_alive() const {
   auto& header = *reinterpret_cast<region_header*>(mapped_ - sizeof(region_header));
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   region_header seen;
   seen.magic = header.magic;
   seen.owner = header.owner;
-  seen.nonce = std::atomic_ref(header.nonce).load(std::memory_order_seq_cst);
+  // It changes nothing, but unlike a load it comes after the loads of the data before it.
+  seen.nonce = std::atomic_ref(header.nonce).fetch_or(0, std::memory_order_seq_cst);
   return is_alive(seen);
 }
 

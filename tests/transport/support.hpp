@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -124,7 +125,14 @@ inline std::string message_of(const result<transfer_report>& outcome) {
 
 inline void fill_random(std::span<std::byte> bytes, std::uint64_t seed) {
   core::random_source random(seed);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint64_t)) {
+    const std::uint64_t value = random();
+    std::memcpy(bytes.data() + at, &value, std::min(sizeof value, bytes.size() - at));
+  }
+}
+
+inline bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
 }  // namespace yolk::transport::testing
