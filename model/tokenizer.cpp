@@ -64,7 +64,7 @@ check collect_vocabulary(tokenizer_parts& parts) {
   };
   parts.by_text.reserve(file.vocabulary.size());
   for (const auto& [text, id] : file.vocabulary) {
-    const auto field = [&] { return "model.vocab[" + shown(text) + "]"; };
+    const auto field = [&name = text] { return "model.vocab[" + shown(name) + "]"; };
     if (id >= limit) {
       return fail(errc::inconsistent, parts.json_name, field(),
                   "the id " + std::to_string(id) + " is too large for a vocabulary of " +

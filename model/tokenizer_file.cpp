@@ -295,7 +295,7 @@ added_token read_added(const node& value) {
 
 void read_model(const node& value, tokenizer_file& out) {
   const std::string type = value.text_or("type", "BPE");
-  if (type != "BPE") value.unsupported("a tokenizer of type " + type.substr(0, 40) + " (only BPE is)");
+  if (type != "BPE") value.unsupported("the type " + type.substr(0, 40) + " (another than BPE)");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!value.text_or(key, "").empty()) value.at(key).unsupported("a text other than empty");
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "small_tokenizers.hpp"
+#include "tests/model_text/small_tokenizers.hpp"
 
 using namespace yolk;
 using namespace yolk::model;

@@ -13,7 +13,7 @@
 
 #include "model/chat_template.hpp"
 #include "model/tokenizer.hpp"
-#include "small_tokenizers.hpp"
+#include "tests/model_text/small_tokenizers.hpp"
 
 using nlohmann::json;
 using namespace yolk;
