@@ -129,6 +129,39 @@ TEST_CASE("prompts equal those of another renderer for real chat templates") {
   CHECK(rendered > 1000);
 }
 
+TEST_CASE("a prompt's tokens are those of its text on real vocabularies, and messages forge none") {
+  for (const json& entry : cases()["tokenizers"]) {
+    const std::string name = entry["name"];
+    CAPTURE(name);
+    const auto tokens = tokenizer::load(entry["models"].get<std::string>());
+    REQUIRE(tokens);
+    const auto chat = chat_template::recognise(*tokens);
+    if (!chat) continue;  // llama2 and gpt4o bring none
+    for (const json& item : entry["cases"]) {
+      const std::string text = item["text"];
+      const std::vector<chat_message> messages = {{"user", text}, {"assistant", text}, {"user", text}};
+      const auto prompt = (*chat)->render(messages, {});
+      const auto ids = (*chat)->encode(messages, {});
+      REQUIRE(prompt);
+      REQUIRE(ids);
+      CAPTURE(text);
+      CHECK((*tokens)->decode(*ids, false) ==
+            (*tokens)->decode((*tokens)->encode(*prompt, {.add_special_tokens = false}), false));
+      // With a special token's text in it the two differ; else they must not.
+      const auto plain = (*tokens)->encode(text, {.add_special_tokens = false});
+      const auto trusted =
+          (*tokens)->encode(text, {.add_special_tokens = false, .parse_special_tokens = false});
+      if (plain == trusted) CHECK(*ids == (*tokens)->encode(*prompt, {.add_special_tokens = false}));
+      const auto specials = [&](const std::vector<core::token_id>& list) {
+        return std::count_if(list.begin(), list.end(),
+                             [&](core::token_id id) { return (*tokens)->is_special(id); });
+      };
+      const std::vector<chat_message> innocent = {{"user", "a"}, {"assistant", "b"}, {"user", "c"}};
+      CHECK(specials(*ids) == specials((*chat)->encode(innocent, {}).value()));
+    }
+  }
+}
+
 int main(int argc, char** argv) {
   if (!std::filesystem::exists(folder / "cases.json")) {
     std::printf("skipped: run scripts/fetch_test_tokenizers.sh first\n");
