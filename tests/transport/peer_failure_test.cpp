@@ -12,7 +12,7 @@ namespace {
 
 using namespace testing;
 
-constexpr std::size_t region_bytes = 32 << 20;
+constexpr std::size_t region_bytes = 8 << 20;
 const std::string no_posix = engine_options{}.transports;
 
 bool is_filled_with(std::span<const std::byte> bytes, unsigned value) {
