@@ -53,7 +53,7 @@ void gemm(benchmark::State& state, instruction_set isa, unsigned threads, gemm_s
   const matrix_view view = {
       .data = values.data(), .type = dtype::bf16, .rows = shape.outputs, .columns = shape.inputs};
   std::vector<std::shared_ptr<const weight_matrix>> copies;
-  const std::size_t copy_count = shape.rows > 64 ? 1 : std::max<std::size_t>(1, cycled_bytes / bytes);
+  const std::size_t copy_count = shape.rows > 64 ? 1 : std::clamp<std::size_t>(cycled_bytes / bytes, 1, 128);
   for (std::size_t i = 0; i < copy_count; ++i) copies.push_back(*platform->pack({&view, 1}));
   const std::vector<float> x = random_floats(shape.rows * shape.inputs);
   std::vector<float> y(shape.rows * shape.outputs);

@@ -11,6 +11,8 @@ namespace {
 
 /// Elements of row-wise work in one piece: some microseconds, so that a fork is worth it.
 constexpr std::size_t piece_elements = std::size_t{16} << 10;
+/// Activations packed by one piece.
+constexpr std::size_t pack_elements = std::size_t{8} << 10;
 /// Products of a GEMM piece at most: about 2 ms on one core at 50 G products a second. The longest piece is
 /// what a waiting decode step waits for beyond its share (see turn_order).
 constexpr std::size_t piece_products = std::size_t{100} << 20;
@@ -116,8 +118,13 @@ const void* host_device::pack_rows(const gemm_args& args, const row_groups& grou
                              .row_count = args.row_count,
                              .input_count = columns,
                              .out = packed_rows_.data()};
-  for_rows(groups.count, groups.size * columns,
-           [&](std::size_t group) { kernels.pack_rows(rows, group, group + 1); });
+  // Cut along the inputs too: a single group of a decode step would keep all but one thread waiting.
+  const std::size_t inputs = std::max<std::size_t>(2, pack_elements / groups.size / 2 * 2);
+  const std::size_t parts = divide_up(columns, inputs);
+  cores_->for_pieces(*turn_, groups.count * parts, [&](std::size_t piece, void*) {
+    const std::size_t begin = piece % parts * inputs;
+    kernels.pack_rows(rows, piece / parts, begin, std::min(columns, begin + inputs));
+  });
   return packed_rows_.data();
 }
 

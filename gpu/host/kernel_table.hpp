@@ -89,8 +89,8 @@ struct kernel_table {
   std::size_t max_group_rows;
   /// Bytes of one packed activation.
   std::size_t packed_bytes;
-  /// Lays groups [begin, end) of activations out as [group][input][row in group].
-  void (*pack_rows)(const rows_to_pack&, std::size_t group_begin, std::size_t group_end);
+  /// Lays inputs [begin, end) of a group of activations out as [group][input][row in group]; begin is even.
+  void (*pack_rows)(const rows_to_pack&, std::size_t group, std::size_t begin, std::size_t end);
   void (*gemm)(const gemm_piece&, void* scratch);
   void (*attention)(const attention_piece&, void* scratch);
   void (*rope_scatter)(const rope_row&);

@@ -29,25 +29,38 @@ struct panel_step {
   }
 };
 
-void pack_kernel(const rows_to_pack& p, std::size_t group_begin, std::size_t group_end) {
-  const row_groups groups = split_rows<gemm_rows>(p.row_count);
-  const std::size_t pairs = (p.input_count + 1) / 2;
-  for (std::size_t group = group_begin; group < group_end; ++group) {
-    const std::size_t first = group * groups.size;
-    const std::size_t rows = rows_of_group(groups, p.row_count, group);
-    std::uint32_t* out = static_cast<std::uint32_t*>(p.out) + first * pairs;
-    for (std::size_t row = 0; row < rows; ++row) {
-      const float* x = p.x + (first + row) * p.x_stride;
-      for (std::size_t i = 0; i < p.input_count; i += lane_count) {
-        const std::size_t count = p.input_count - i < lane_count ? p.input_count - i : lane_count;
-        alignas(64) float lanes[lane_count] = {};
-        for (std::size_t lane = 0; lane < count; ++lane) lanes[lane] = x[i + lane];
-        alignas(32) std::uint32_t words[lane_count / 2];
-        store_bf16(reinterpret_cast<std::uint16_t*>(words), load(lanes));
-        for (std::size_t pair = 0; 2 * pair < count; ++pair) out[(i / 2 + pair) * rows + row] = words[pair];
-      }
+/// Inputs [begin, end) of one group, rounded and turned over; begin is even.
+template <int Rows>
+inline void pack_group(const float* x, std::size_t x_stride, std::size_t begin, std::size_t end,
+                       std::uint32_t* out) {
+  std::size_t i = begin;
+  for (; i + lane_count <= end; i += lane_count) {
+#pragma GCC unroll 16
+    for (int row = 0; row < Rows; ++row) {
+      alignas(32) std::uint32_t words[lane_count / 2];
+      _mm256_store_si256(reinterpret_cast<__m256i*>(words),
+                         (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + row * x_stride + i)));
+#pragma GCC unroll 8
+      for (std::size_t pair = 0; pair < lane_count / 2; ++pair)
+        out[(i / 2 + pair) * Rows + row] = words[pair];
     }
   }
+  for (; i < end; i += 2) {
+    for (int row = 0; row < Rows; ++row) {
+      const float* from = x + row * x_stride + i;
+      const __m128 both = _mm_setr_ps(from[0], i + 1 < end ? from[1] : 0.0f, 0.0f, 0.0f);
+      out[i / 2 * Rows + row] = static_cast<std::uint32_t>(_mm_cvtsi128_si32((__m128i)_mm_cvtneps_pbh(both)));
+    }
+  }
+}
+
+void pack_kernel(const rows_to_pack& p, std::size_t group, std::size_t begin, std::size_t end) {
+  const row_groups groups = split_rows<gemm_rows>(p.row_count);
+  const std::size_t first = group * groups.size;
+  std::uint32_t* out = static_cast<std::uint32_t*>(p.out) + first * ((p.input_count + 1) / 2);
+  with_rows<gemm_rows>(rows_of_group(groups, p.row_count, group), [&]<int Rows>() {
+    pack_group<Rows>(p.x + first * p.x_stride, p.x_stride, begin, end, out);
+  });
 }
 
 constexpr std::size_t products_per_probe = 2 * lane_count;

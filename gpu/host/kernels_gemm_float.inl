@@ -30,20 +30,25 @@ struct panel_step {
   }
 };
 
-void pack_kernel(const rows_to_pack& p, std::size_t group_begin, std::size_t group_end) {
+/// Inputs [begin, end) of one group, turned over.
+template <int Rows>
+inline void pack_group(const float* x, std::size_t x_stride, std::size_t begin, std::size_t end, float* out) {
+  for (std::size_t i = begin; i < end; ++i) {
+#pragma GCC unroll 16
+    for (int row = 0; row < Rows; ++row) out[i * Rows + row] = x[row * x_stride + i];
+  }
+}
+
+void pack_kernel(const rows_to_pack& p, std::size_t group, std::size_t begin, std::size_t end) {
   const row_groups groups = split_rows<gemm_rows>(p.row_count);
   const std::size_t padded = (p.input_count + 1) / 2 * 2;
-  for (std::size_t group = group_begin; group < group_end; ++group) {
-    const std::size_t first = group * groups.size;
-    const std::size_t rows = rows_of_group(groups, p.row_count, group);
-    float* out = static_cast<float*>(p.out) + first * padded;
-    const float* x = p.x + first * p.x_stride;
-    for (std::size_t i = 0; i < p.input_count; ++i) {
-      for (std::size_t row = 0; row < rows; ++row) out[i * rows + row] = x[row * p.x_stride + i];
-    }
-    if (padded != p.input_count) {
-      for (std::size_t row = 0; row < rows; ++row) out[p.input_count * rows + row] = 0.0f;
-    }
+  const std::size_t first = group * groups.size;
+  const std::size_t rows = rows_of_group(groups, p.row_count, group);
+  float* out = static_cast<float*>(p.out) + first * padded;
+  with_rows<gemm_rows>(
+      rows, [&]<int Rows>() { pack_group<Rows>(p.x + first * p.x_stride, p.x_stride, begin, end, out); });
+  if (end == p.input_count && padded != p.input_count) {
+    for (std::size_t row = 0; row < rows; ++row) out[p.input_count * rows + row] = 0.0f;
   }
 }
 
