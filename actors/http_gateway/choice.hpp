@@ -57,7 +57,9 @@ class choice {
   [[nodiscard]] const std::string& finish_reason() const { return finish_reason_; }
   /// It ended here, by a stop string: workers do not know.
   [[nodiscard]] bool stopped_by_text() const { return text_.stopped(); }
-  /// Batches that wait for earlier ones are more than a peer in order could cause: tokens were lost.
+  /// Batches are here that came before earlier ones.
+  [[nodiscard]] bool waits_for_tokens() const { return !early_.empty(); }
+  /// They are more than a peer in order could cause: tokens were lost.
   [[nodiscard]] bool lost_tokens() const { return early_.size() > max_early_batches; }
   /// Before the choice is tried again: what had overtaken came from the old try.
   void forget_early() { early_.clear(); }

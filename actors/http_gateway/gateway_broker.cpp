@@ -127,7 +127,7 @@ void gateway_state::receive(const caf::io::new_data_msg& data) {
 void gateway_state::written(const caf::io::data_transferred_msg& report) {
   client_connection* client = find(report.handle);
   if (client == nullptr) return;
-  client->unsent_bytes = report.remaining;
+  set_unsent(*client, report.remaining);
   if (report.written > 0) client->last_written = now();
   if (client->closing && client->unsent_bytes == 0 && !client->finished_writing) end_output(*client);
   if (!client->closing && client->unsent_bytes <= low_water_bytes) serve(*client);
@@ -142,6 +142,7 @@ void gateway_state::closed(caf::io::connection_handle handle) {
                                      [&](schema::HttpGone::Builder gone) { gone.setConnection(number); }));
   end_request(*client);
   input_bytes_ -= client->accounted_bytes;
+  set_unsent(*client, 0);
   numbers_.erase(handle.id());
   clients_.erase(number);
   finish_draining();
@@ -158,10 +159,10 @@ void gateway_state::take_output(const messages::http_output& output) {
     return;
   const auto bytes = view->getBytes().asChars();
   std::string_view text(bytes.begin(), bytes.size());
-  if (client.unsent_bytes > 0 && client.unsent_bytes + text.size() > context_->options.max_output_bytes) {
-    abort(client);
-    return;
-  }
+  // One answer may be larger than what a client may leave unread, but not while it leaves something unread.
+  const bool too_slow =
+      client.unsent_bytes > 0 && client.unsent_bytes + text.size() > context_->options.max_output_bytes;
+  if (too_slow || unsent_bytes_ + text.size() > context_->options.max_unsent_bytes) return abort(client);
   write(client, text);
   client.began = true;
   if (!view->getLast()) return;
@@ -349,7 +350,7 @@ void gateway_state::write(client_connection& client, std::string_view bytes) {
   }
   if (bytes.empty()) return;
   if (client.unsent_bytes == 0) client.last_written = now();
-  client.unsent_bytes += bytes.size();
+  set_unsent(client, client.unsent_bytes + bytes.size());
   client.last_activity = now();
   self_->write(client.handle, bytes.size(), bytes.data());
   self_->flush(client.handle);
@@ -410,6 +411,11 @@ void gateway_state::account(client_connection& client) {
   const std::size_t bytes = client.closing ? 0 : client.input_bytes();
   input_bytes_ = input_bytes_ - client.accounted_bytes + bytes;
   client.accounted_bytes = bytes;
+}
+
+void gateway_state::set_unsent(client_connection& client, std::uint64_t bytes) {
+  unsent_bytes_ = unsent_bytes_ - client.unsent_bytes + bytes;
+  client.unsent_bytes = bytes;
 }
 
 client_connection* gateway_state::find(caf::io::connection_handle handle) {

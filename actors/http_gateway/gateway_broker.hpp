@@ -70,6 +70,7 @@ class gateway_state {
   void end_request(client_connection& client);
   void pace_reading(client_connection& client);
   void account(client_connection& client);
+  void set_unsent(client_connection& client, std::uint64_t bytes);
   void finish_draining();
   [[nodiscard]] bool draining() const { return !drained_.empty(); }
   client_connection* find(caf::io::connection_handle handle);
@@ -84,6 +85,7 @@ class gateway_state {
   std::unordered_map<caf::actor_id, std::uint64_t> sessions_;     ///< whose request it answers
   std::uint64_t last_number_ = 0;
   std::size_t input_bytes_ = 0;
+  std::uint64_t unsent_bytes_ = 0;  ///< all connections'
   session_peers peers_;
   messages::peers_changed peers_message_;
   std::deque<std::pair<core::time_point, messages::health_report>> health_;  ///< the last few reports

@@ -65,11 +65,14 @@ std::optional<generation::arrival> generation::accept(const messages::token_batc
   if (header.attempt != from.header.attempt || index < from.first_choice ||
       index - from.first_choice >= from.choice_count)
     return std::nullopt;
-  from.heard = now;
   choice& target = choices_[index];
   const bool was_finished = target.finished();
   const std::size_t count = target.accept(batch);
-  if (count == 0 && target.finished() == was_finished) return std::nullopt;
+  if (count == 0 && target.finished() == was_finished) {
+    if (!target.lost_tokens()) return std::nullopt;
+    return arrival{.choice = index, .tokens_lost = true};
+  }
+  from.heard = now;
   from.answered = true;
   arrival what{.choice = index, .token_count = count};
   if (!prompt_answered_[from.prompt]) {
@@ -192,6 +195,12 @@ bool generation::stopped_early(const leg& which) const {
   const auto first = choices_.begin() + which.first_choice;
   return std::any_of(first, first + which.choice_count,
                      [](const choice& each) { return each.stopped_by_text(); });
+}
+
+bool generation::waits_for_tokens(const leg& which) const {
+  const auto first = choices_.begin() + which.first_choice;
+  return std::any_of(first, first + which.choice_count,
+                     [](const choice& each) { return each.waits_for_tokens(); });
 }
 
 bool generation::complete() const {

@@ -37,6 +37,7 @@ class generation {
   struct arrival {
     std::uint32_t choice = 0;
     std::size_t token_count = 0;
+    bool tokens_lost = false;  ///< nothing could be taken, and something never came
     bool first_of_prompt = false;
     std::uint64_t prompt_tokens = 0;  ///< with first_of_prompt
     std::uint64_t cached_tokens = 0;  ///< with first_of_prompt
@@ -66,6 +67,8 @@ class generation {
   [[nodiscard]] bool complete(const leg& which) const;
   /// One of its choices ended here, by a stop string: its worker must be told.
   [[nodiscard]] bool stopped_early(const leg& which) const;
+  /// Some of its tokens overtook others that are not here.
+  [[nodiscard]] bool waits_for_tokens(const leg& which) const;
   [[nodiscard]] bool complete() const;
   [[nodiscard]] http::usage usage() const;
 

@@ -246,7 +246,8 @@ void generation_session::look_after_legs(core::time_point time) {
   peers_missing_since_.reset();
   std::vector<std::uint64_t> silent;
   for (const auto& [id, leg] : generation_->legs())
-    if (leg.state == generation::leg_state::placed && leg.orphaned && time - leg.heard > orphan_timeout)
+    if (leg.state == generation::leg_state::placed && time - leg.heard > orphan_timeout &&
+        (leg.orphaned || generation_->waits_for_tokens(leg)))
       silent.push_back(id);
   for (const std::uint64_t id : silent) {
     if (ended_) return;
@@ -262,15 +263,12 @@ void generation_session::receive(const messages::token_batch& batch) {
   const core::time_point time = now();
   const auto arrival = generation_->accept(batch, time);
   if (!arrival) return;
+  if (arrival->tokens_lost)
+    return act_on(generation_->fault(header_of(batch.read()->getHeader()).leg, "tokens were lost"),
+                  "transferFailed");
   record(*arrival, time);
-  if (std::string head = writer_->open(); !head.empty()) output(head);
-  choice& target = generation_->choices()[arrival->choice];
-  if (target.lost_tokens()) {
-    const auto legs = generation_->legs();
-    const auto leg = header_of(batch.read()->getHeader()).leg;
-    if (legs.contains(leg)) return act_on(generation_->fault(leg, "tokens were lost"), "transferFailed");
-  }
-  tell_choice(target);
+  if (const std::string head = writer_->open(); !head.empty()) output(head);
+  tell_choice(generation_->choices()[arrival->choice]);
   finish_if_complete();
 }
 

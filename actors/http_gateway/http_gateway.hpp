@@ -32,7 +32,8 @@ struct gateway_options {
   std::uint32_t block_tokens = 16;
   std::uint64_t max_input_bytes = std::uint64_t{1}
                                   << 30;  ///< of requests that are read or answered, all together
-  std::string cors_origin;                ///< "*" or one origin that browsers may call from; empty = none
+  std::uint64_t max_unsent_bytes = std::uint64_t{1} << 30;  ///< of answers, to all clients together
+  std::string cors_origin;  ///< "*" or one origin that browsers may call from; empty = none
   std::uint64_t random_seed =
       0;  ///< where seeds of requests without one are drawn from; 0 = the system's source
   std::string device = "host";  ///< the workers', to show

@@ -315,6 +315,10 @@ void gateway_fixture::kill(peer who) {
     caf::anon_send_exit(std::exchange(parts_->conductor, {}), caf::exit_reason::kill);
 }
 
+void gateway_fixture::kill_gateway() {
+  caf::anon_send_exit(parts_->gateway.broker, caf::exit_reason::kill);
+}
+
 void gateway_fixture::start(peer who) {
   if (who == peer::admission)
     parts_->admission = parts_->system.spawn(scripted_admission, parts_->box, ++parts_->admissions);

@@ -90,6 +90,7 @@ class gateway_fixture {
             std::uint32_t retry_after = 0);
 
   void kill(peer who);
+  void kill_gateway();
   /// A new peer in place of the one that is gone, or not yet told of by tell_peers().
   void start(peer who);
   void tell_peers();

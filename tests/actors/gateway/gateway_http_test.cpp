@@ -291,6 +291,16 @@ TEST_CASE("one large answer to a slow reader is not too much") {
   CHECK_FALSE(field_of(client.answer().body, "version").empty());
 }
 
+TEST_CASE("answers that wait for their readers have a limit over all connections") {
+  gateway_fixture_options options;
+  options.gateway.max_unsent_bytes = 1 << 20;
+  gateway_fixture gateway(options);
+  gateway_client client(gateway.port());
+  client.post("/tokenize", R"({"prompt":")" + std::string(1 << 20, 'x') + "\"}");
+  CHECK(client.closed_by_server());
+  CHECK(get(gateway, "/version").status == 200);
+}
+
 TEST_CASE("a large body is read, planned and answered") {
   gateway_fixture gateway;
   gateway_client client(gateway.port());

@@ -179,6 +179,40 @@ TEST_CASE("late copies and tokens of foreign legs change nothing; what overtakes
   CHECK(field_of(client.answer().body, "text") == "abcde");
 }
 
+TEST_CASE("tokens that never come are missed, and the choice is tried again") {
+  gateway_fixture gateway;
+  gateway_client client(gateway.port());
+  client.post(completions_path, prompt_body("x", R"(,"max_tokens":190,"stream":true)"));
+  const seen_request request = gateway.next_request(peer::admission);
+  gateway.send_tokens(request, {.first_index = 0, .tokens = ids_of("ab")});
+  client.read_until("ab");
+  SUBCASE("by what comes in their stead") {
+    for (std::uint32_t i = 0; i < 65; ++i)
+      gateway.send_tokens(request, {.first_index = 3 + i, .tokens = ids_of("?")});
+  }
+  SUBCASE("by their absence") {
+    gateway.send_tokens(request, {.first_index = 3, .tokens = ids_of("?"), .end = finish::length});
+    gateway.turn_clock(11s);
+  }
+  const seen_request again = gateway.next_request(peer::conductor);
+  CHECK(again.tokens == ids_of("xab"));
+  gateway.send_tokens(again, {.first_index = 2, .tokens = ids_of("c"), .end = finish::length});
+  CHECK(all_of_field(client.answer().body, "text") == "abc");
+}
+
+TEST_CASE("a gateway that dies takes its work with it") {
+  gateway_fixture gateway;
+  gateway_client client(gateway.port());
+  client.post(completions_path, prompt_body("x"));
+  const seen_request request = gateway.next_request(peer::admission);
+  gateway.kill_gateway();
+  for (const peer who : {peer::admission, peer::conductor}) {
+    const seen_end end = gateway.next_end(who);
+    CHECK(end.leg == request.leg);
+    CHECK(end.cancel);
+  }
+}
+
 TEST_CASE("a lost worker's choices go on elsewhere, and the client sees the tokens of an undisturbed run") {
   for (const failure reason : {failure::worker_lost, failure::transfer_failed, failure::preempted}) {
     gateway_fixture gateway;
