@@ -59,15 +59,15 @@ class FactMaker:
         grid = [f"{adjective} {noun}" for adjective in adjectives for noun in nouns]
         return self.rng.sample(grid, min(count, len(grid)))
 
-    def document(self, token_count, count_tokens, *, english_share, question_count, link_share=0.2, max_facts=10**6):
+    def document(self, token_count, count_tokens, *, english_share, question_count, link_share=0.2):
         """A context of about token_count tokens; `count_tokens` maps a text to its number of tokens."""
         english, english_tokens = [], 0
-        while english_tokens < token_count * english_share - 8:
+        while english_tokens < token_count * english_share - 20:
             english.append(self.rng.choice(self.sentences))
             english_tokens += count_tokens(" " + english[-1])
         keys = self.keys(token_count // 6 + 2)
         holds, follows, facts, fact_tokens = {}, {}, [], 0
-        while fact_tokens < token_count - english_tokens - 4 and len(facts) < max_facts and len(holds) < len(keys):
+        while not facts or (fact_tokens < token_count - english_tokens - 4 and len(holds) < len(keys)):
             key = keys[len(holds)]
             holds[key] = self.value()
             facts.append(f"The {key} holds {holds[key]}.")

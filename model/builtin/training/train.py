@@ -29,8 +29,8 @@ IGNORED, ENGLISH, FRAME, VALUE = range(4)  # what a token's loss counts as
 FIGURES = ["english", "frame", "value", "accuracy"]
 LOSS_WEIGHTS = {ENGLISH: 1.0, FRAME: 0.5, VALUE: 2.0}
 # The start circuit is large numbers that small steps in all directions would drown: it learns slowly, the rest fast.
-RATE_SHARES = {"layers.0.self_attn": 0.6, "layers.3.self_attn": 0.6, "embed_tokens": 0.6}
-PEAK_RATE, BETAS, CLIP, WEIGHT_DECAY = 7e-4, (0.9, 0.98), 1.0, 0.02
+RATE_SHARES = {"layers.0.self_attn": 0.5, "layers.3.self_attn": 0.5, "embed_tokens": 0.6}
+PEAK_RATE, BETAS, CLIP, WEIGHT_DECAY = 1e-3, (0.9, 0.98), 1.0, 0.02
 WARMUP_STEPS, DECAY_FROM = 100, 0.4
 
 
@@ -185,7 +185,11 @@ def follow(shared, worker, rows, seed, options):
             return
         if shared.length == 0:
             return
-        compute_gradient(shared, worker, rows, options)
+        try:
+            compute_gradient(shared, worker, rows, options)
+        except BaseException:
+            shared.done.abort()  # or else the first worker would wait for ever
+            raise
         shared.done.wait()
 
 
@@ -219,8 +223,8 @@ def main():
     parser.add_argument("--model", type=pathlib.Path, required=True, help="folder with tokenizer.json")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for log and checkpoint")
     parser.add_argument("--minutes", type=float, required=True)
-    parser.add_argument("--workers", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=1152, help="tokens a step and worker")
+    parser.add_argument("--workers", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=640, help="tokens a step and worker")
     parser.add_argument("--recall-share", type=float, default=0.5)
     parser.add_argument("--peak-rate", type=float, default=PEAK_RATE)
     parser.add_argument("--stage", type=int, help="with --resume: the stage to go on with")
@@ -244,7 +248,7 @@ def main():
         state["stage"] = state["stage"] if options.stage is None else options.stage
     optimizer = torch.optim.AdamW(parameter_groups(model), lr=options.peak_rate, betas=BETAS)
     if saved:
-        optimizer.load_state_dict(saved["optimizer"])
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": saved["optimizer"]["state"]})
     shared = Shared(model, options.workers)
     seeds = [SEED + 1000 * worker + state["step"] for worker in range(options.workers)]
     rows = Rows(options.corpus, tokenizer, seeds[0])
