@@ -61,6 +61,9 @@ struct engine_options {
                                       << 30;  ///< per peer; above it a transfer waits its turn
   std::uint32_t max_queued_transfers =
       4096;  ///< not yet completed, all peers; above it: errc::too_much_in_flight
+  /// Peers whose endpoints (and mapped memory) are kept. Above it the one that was idle for longest is
+  /// closed; when all have transfers open, one with a further peer is too_much_in_flight.
+  std::uint32_t max_cached_peers = 256;
   /// UCX's transports, as UCX_TLS has them. "^posix" is all but one: a POSIX segment is named by process and
   /// file number, so a dead engine's can turn into a living one's; System V's names are not used again, nor
   /// do they need /dev/shm.

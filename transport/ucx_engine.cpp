@@ -218,7 +218,7 @@ result<peer*> ucx_engine::find_peer(const region_descriptor& region) {
   if (!sound) return sound.error();
   if (!make_room_for_peer()) {
     return failure{errc::too_much_in_flight,
-                   "all " + std::to_string(max_cached_peers) + " peers have transfers open"};
+                   "all " + std::to_string(options_.max_cached_peers) + " peers have transfers open"};
   }
   auto fresh = std::make_unique<peer>();
   fresh->region = region;
@@ -236,7 +236,7 @@ bool ucx_engine::make_room_for_peer() {
       ended.push_back(known->region);
   }
   for (const region_descriptor& region : ended) forget_now(region);
-  if (peers_.size() < max_cached_peers) return true;
+  if (peers_.size() < options_.max_cached_peers) return true;
   const auto oldest = std::min_element(peers_.begin(), peers_.end(), [](const auto& a, const auto& b) {
     const auto rank = [](const peer& p) { return std::pair(!p.idle(), p.last_used); };
     return rank(*a.second) < rank(*b.second);
@@ -388,8 +388,9 @@ bool ucx_engine::issue(peer& to) {
 }
 
 void ucx_engine::connect(peer& to) {
-  auto opened = ucx_link::open({*worker_, messages_, ripe_, options_.access},
-                               {to.keys, to.region.owner.value, to.region.base_address});
+  auto opened =
+      ucx_link::open({*worker_, messages_, ripe_, options_.access},
+                     {to.keys, to.region.owner.value, to.region.base_address, to.region.length_bytes});
   if (!opened) {
     return fail_all(to, {opened.error().code, name_of(to.region) + ": " + opened.error().message});
   }

@@ -18,8 +18,6 @@
 
 namespace yolk::transport {
 
-/// Peers whose endpoints are kept; above it the one that was idle for longest is closed.
-inline constexpr std::size_t max_cached_peers = 256;
 /// Requests that UCX holds at once for one peer; a slice above it waits.
 inline constexpr std::size_t max_open_operations = 1024;
 

@@ -42,7 +42,7 @@ void ucx_link::choose_mode() {
   mode_ = in_.access == access_path::native ? mode::native : mode::messages;
   void* header = nullptr;
   if (in_.access != access_path::automatic ||
-      ucp_rkey_ptr(key_, base_address_ - sizeof(region_header), &header) != UCS_OK) {
+      ucp_rkey_ptr(key_, to_.base_address - sizeof(region_header), &header) != UCS_OK) {
     return;
   }
   mode_ = mode::mapped;
@@ -72,7 +72,7 @@ ucs_status_t ucx_link::put(transfer* owner, std::span<const std::byte> local, st
   with.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
   with.memh = in_.worker.memory();
   return issued(
-      ucp_put_nbx(endpoint_, local.data(), local.size(), base_address_ + remote_offset, key_, &with));
+      ucp_put_nbx(endpoint_, local.data(), local.size(), to_.base_address + remote_offset, key_, &with));
 }
 
 ucs_status_t ucx_link::get(transfer* owner, std::span<std::byte> local, std::uint64_t remote_offset) {
@@ -91,7 +91,7 @@ ucs_status_t ucx_link::get(transfer* owner, std::span<std::byte> local, std::uin
   with.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
   with.memh = in_.worker.memory();
   return issued(
-      ucp_get_nbx(endpoint_, local.data(), local.size(), base_address_ + remote_offset, key_, &with));
+      ucp_get_nbx(endpoint_, local.data(), local.size(), to_.base_address + remote_offset, key_, &with));
 }
 
 ucs_status_t ucx_link::flush(transfer* owner) {
@@ -119,7 +119,7 @@ ucs_status_t ucx_link::read_header(transfer* owner) {
   prepared.reads_header = true;
   const auto with = parameters(prepared);
   const auto status = issued(ucp_get_nbx(endpoint_, &prepared.seen, sizeof prepared.seen,
-                                         base_address_ - sizeof(region_header), key_, &with));
+                                         to_.base_address - sizeof(region_header), key_, &with));
   return status == UCS_OK && !is_alive(prepared.seen) ? UCS_ERR_REJECTED : status;
 }
 
@@ -132,21 +132,24 @@ bool ucx_link::is_mapped_alive() const {
   region_header seen;
   seen.magic = header.magic;
   seen.owner = header.owner;
+  seen.base_address = header.base_address;
+  seen.length_bytes = header.length_bytes;
   // It changes nothing, but unlike a load it comes after the loads of the data before it.
   seen.nonce = std::atomic_ref(header.nonce).fetch_or(0, std::memory_order_seq_cst);
   return is_alive(seen);
 }
 
 bool ucx_link::is_alive(const region_header& seen) const {
-  return seen.magic == region_magic && seen.owner == region_owner_ && seen.nonce == region_nonce_;
+  return seen.magic == region_magic && seen.owner == to_.owner && seen.nonce == to_.keys.nonce &&
+         seen.base_address == to_.base_address && seen.length_bytes == to_.length_bytes;
 }
 
 ucs_status_t ucx_link::ask(transfer* owner, message_header with, std::span<const std::byte> payload,
                            std::byte* destination) {
   operation& asking = prepare(owner);
   asking.message = with;
-  asking.message.owner = region_owner_;
-  asking.message.nonce = region_nonce_;
+  asking.message.owner = to_.owner;
+  asking.message.nonce = to_.keys.nonce;
   asking.destination = destination;
   const auto status = in_.messages.request(endpoint_, asking, payload, &ucx_link::on_operation);
   if (status == UCS_INPROGRESS) open_.splice(open_.end(), spare_, spare_.begin());

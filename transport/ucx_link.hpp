@@ -45,6 +45,7 @@ class ucx_link {
     region_keys keys;
     std::uint64_t owner = 0;
     std::uint64_t base_address = 0;
+    std::uint64_t length_bytes = 0;
   };
   struct surroundings {
     ucx_worker& worker;
@@ -94,8 +95,7 @@ class ucx_link {
  private:
   enum class mode { mapped, native, messages };
 
-  ucx_link(const surroundings& in, const target& to)
-      : in_(in), base_address_(to.base_address), region_owner_(to.owner), region_nonce_(to.keys.nonce) {}
+  ucx_link(const surroundings& in, const target& to) : in_(in), to_(to) {}
   void choose_mode();
   operation& prepare(transfer* owner);
   [[nodiscard]] ucp_request_param_t parameters(operation& operation) const;
@@ -112,9 +112,7 @@ class ucx_link {
   static void on_peer_failure(void* user_data, ucp_ep_h endpoint, ucs_status_t status);
 
   surroundings in_;
-  std::uint64_t base_address_;
-  std::uint64_t region_owner_;
-  std::uint64_t region_nonce_;
+  target to_;  // its keys point into the peer's descriptor and are used only while it is opened
   peer* owner_ = nullptr;
   ucp_ep_h endpoint_ = nullptr;
   ucp_rkey_h key_ = nullptr;

@@ -114,6 +114,8 @@ std::optional<core::failure<errc>> ucx_worker::set_up_region(const engine_option
   header_->nonce =
       (std::uint64_t{entropy()} << 32 | entropy()) | 1;  // never 0, which is what revoke() leaves
   header_->owner = options.owner.value;
+  header_->base_address = reinterpret_cast<std::uint64_t>(region_.data());
+  header_->length_bytes = region_.size();
   header_->magic = region_magic;
 
   void* key = nullptr;

@@ -19,7 +19,9 @@ struct region_header {
   std::uint64_t magic = 0;
   std::uint64_t owner = 0;
   std::uint64_t nonce = 0;
-  std::uint64_t padding[5] = {};
+  std::uint64_t base_address = 0;
+  std::uint64_t length_bytes = 0;
+  std::uint64_t padding[3] = {};
 };
 static_assert(sizeof(region_header) == 64);
 inline constexpr std::uint64_t region_magic = 0x314e474552'4b59;  // "YKREGN1"

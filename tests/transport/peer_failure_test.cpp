@@ -158,6 +158,26 @@ TEST_CASE("a peer that is forgotten fails its open transfers at once") {
   check_serves_new_peer(*engine, "tcp");
 }
 
+TEST_CASE("one peer too many is refused while the others have transfers open") {
+  engine_options options;
+  options.region_bytes = region_bytes;
+  options.owner.value = 1;
+  options.transports = "tcp";
+  options.max_cached_peers = 1;
+  const auto engine = start_engine(options);
+  const peer_process hung({region_bytes, 2, "tcp", 1});
+  const peer_process other({region_bytes, 3, "tcp", 1});
+  hung.stop();
+  completions done;
+  engine->get(hung.descriptor(), {{0, 0, 100}}, never_late, done.on(0));
+  const auto refused = run_get(*engine, other.descriptor(), {{0, 0, 100}});
+  REQUIRE(!refused.has_value());
+  CHECK(refused.error().code == errc::too_much_in_flight);
+  engine->forget(hung.descriptor());
+  REQUIRE(done.wait_for(1));
+  CHECK(run_get(*engine, other.descriptor(), {{0, 0, 100}}).has_value());
+}
+
 TEST_CASE("an engine that ends while its peer hangs completes what is open") {
   completions done;
   {

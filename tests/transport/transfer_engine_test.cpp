@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/transport/support.hpp"
+#include "transport/descriptor_seal.hpp"
 
 namespace yolk::transport {
 namespace {
@@ -342,13 +343,64 @@ TEST_CASE("a completion may ask for the next transfer") {
 }
 
 TEST_CASE("more peers than endpoints are kept are still served") {
-  // One peer engine restarted many times costs no more than its endpoints: what lies idle for longest is
-  // closed.
-  const auto a = start_engine(4096, 1);
-  for (std::uint64_t i = 0; i < 300; ++i) {
+  engine_options options;
+  options.region_bytes = 4096;
+  options.owner.value = 1;
+  options.max_cached_peers = 2;
+  const auto a = start_engine(options);
+  std::vector<std::unique_ptr<transfer_engine>> peers;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    peers.push_back(start_engine(4096, 100 + i));
+    std::ranges::fill(peers.back()->region(), static_cast<std::byte>(i));
+  }
+  for (int round = 0; round < 5; ++round) {
+    for (std::uint64_t i = 0; i < peers.size(); ++i) {
+      const auto got = run_get(*a, peers[i]->descriptor(), {{0, 0, 128}});
+      REQUIRE_MESSAGE(got.has_value(), message_of(got));
+      CHECK(a->region()[127] == static_cast<std::byte>(i));
+    }
+  }
+}
+
+TEST_CASE("a peer that restarts again and again is served each time") {
+  engine_options options;
+  options.region_bytes = 4096;
+  options.owner.value = 1;
+  options.max_cached_peers = 4;
+  const auto a = start_engine(options);
+  for (std::uint64_t i = 0; i < 20; ++i) {
     const auto b = start_engine(4096, 100 + i);
     const auto sent = run_put(*a, b->descriptor(), {{0, 0, 128}});
     REQUIRE_MESSAGE(sent.has_value(), message_of(sent));
+  }
+}
+
+TEST_CASE("a descriptor that is sealed but not true moves no byte") {
+  for (const route& by : all_routes) {
+    CAPTURE(name_of(by));
+    const auto a = start_engine(1 << 16, 1, by);
+    const auto b = start_engine(1 << 16, 2, by);
+    const auto& real = b->descriptor();
+    const auto keys = open_descriptor(real).value();
+    auto other_nonce = keys;
+    other_nonce.nonce += 2;
+    const region_descriptor lies[] = {
+        seal_descriptor({3}, real.base_address, real.length_bytes, keys),  // another incarnation
+        seal_descriptor(real.owner, real.base_address, real.length_bytes,
+                        other_nonce),  // another life of the same
+        seal_descriptor(real.owner, real.base_address, real.length_bytes + 4096, keys),  // longer than it is
+    };
+    fill_random(a->region(), 12);
+    const std::vector<copy_range> behind_the_end{{0, (1 << 16) - 8, 16}};
+    for (const auto& lie : lies) {
+      const auto sent = run_put(
+          *a, lie,
+          lie.length_bytes > real.length_bytes ? behind_the_end : std::vector<copy_range>{{0, 0, 64}});
+      REQUIRE(!sent.has_value());
+      CHECK((sent.error().code == errc::peer_unreachable || sent.error().code == errc::transfer_failed));
+    }
+    CHECK(std::ranges::all_of(b->region(), [](std::byte byte) { return byte == std::byte{0}; }));
+    CHECK(run_put(*a, real, {{0, 0, 64}}).has_value());
   }
 }
 
