@@ -26,6 +26,14 @@ std::string good_file() {
                             {"c.index", {"I64", {}, std::string(8, 'c')}}});
 }
 
+/// Bytes of files that this process has in memory right now.
+std::size_t resident_file_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("RssFile:")) return std::stoul(line.substr(8)) * 1024;
+  return 0;
+}
+
 }  // namespace
 
 TEST_CASE("a safetensors header gives every tensor's type, shape and place") {
@@ -174,6 +182,28 @@ TEST_CASE("one file is read as it is; shape, type and absence are checked agains
   const auto integers = set->find("c.index", {});
   REQUIRE_FALSE(integers.has_value());
   CHECK(integers.error().code == errc::unsupported);
+}
+
+TEST_CASE("a released tensor's pages leave this process's memory, and come back when read again") {
+  constexpr std::size_t size = 32u << 20;
+  const temporary_folder folder;
+  write_file(folder.path() / "model.safetensors",
+             safetensors_bytes({{"big", {"F32", {size / 4}, std::string(size, 'b')}}}));
+  const auto set = tensor_set::open(folder.path());
+  REQUIRE(set.has_value());
+  const std::uint64_t shape[] = {size / 4};
+  const stored_tensor* big = *set->find("big", shape);
+  const auto read_all = [&] {
+    std::size_t sum = 0;
+    for (const std::byte each : big->bytes()) sum += std::to_integer<std::size_t>(each);
+    return sum;
+  };
+  const std::size_t before = resident_file_bytes();
+  CHECK(read_all() == size * 'b');
+  CHECK(resident_file_bytes() >= before + size / 4 * 3);  // the kernel counts in batches
+  big->file->release(big->bytes());
+  CHECK(resident_file_bytes() < before + size / 8);
+  CHECK(read_all() == size * 'b');
 }
 
 TEST_CASE("shards are read through the index; an index that lies is refused") {

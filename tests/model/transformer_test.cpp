@@ -18,6 +18,12 @@ namespace {
 /// where an activation lies on the border of two bf16 values, K or V is stored 2⁻⁹ of itself away from the
 /// reference's.
 constexpr double bound = 1e-3;
+/// bf16 dot products round every activation to 2⁻⁹ of itself before it is multiplied.
+constexpr double rounded_activations_bound = 2e-2;
+
+bool rounds_activations(const gpu::platform& platform) {
+  return platform.description().find("bf16 dot products") != std::string::npos;
+}
 
 struct named_shape {
   std::string name;
@@ -86,7 +92,7 @@ TEST_CASE("logits agree with a double-precision reference for every family, type
           worst = std::max(worst, std::abs(logits[0][i] - want[i]) / scale);
       }
       CAPTURE(worst);
-      CHECK(worst < bound);
+      CHECK(worst < (rounds_activations(*platform) ? rounded_activations_bound : bound));
     }
   }
 }
