@@ -1,0 +1,243 @@
+#include "actors/cache_shard/cache_shard.hpp"
+
+#include <caf/all.hpp>
+
+#include "actors/cache_shard/shard_state.hpp"
+
+namespace yolk::actors {
+
+namespace schema = messages::schema;
+
+namespace {
+
+constexpr auto tick_interval = std::chrono::milliseconds(500);
+
+struct holder {
+  std::unique_ptr<shard_state> state;
+  static inline const char* name = "cache_shard";
+};
+
+shard_internal_actor::behavior_type run(shard_internal_actor::stateful_pointer<holder> self,
+                                        const shard_options& options,
+                                        const std::shared_ptr<shard_environment>& environment) {
+  self->state.state = std::make_unique<shard_state>(self, options, environment);
+  auto* state = self->state.state.get();
+  self->delayed_send(self, tick_interval, messages::tick_atom::value);
+  return {
+      [state](const messages::status_request& request) { return state->status(request.read()->getSerial()); },
+      [state](const messages::lookup_prefix& ask, const messages::generate_request& request) {
+        return state->look_up(ask, request);
+      },
+      [state](const messages::unpin_prefix& unpin) { state->unpin(unpin.read()->getPin()); },
+      [state](const messages::offer_blocks& offer) { return state->take_offer(offer); },
+      [state](const messages::snapshot_request&) { return state->snapshot(); },
+      [state](const messages::peers_changed&, const messages::conductor_reports& conductor) {
+        state->set_peers(conductor);
+      },
+      [state](const shard_offer_arrived& arrived) { state->offer_arrived(arrived); },
+      [self, state](messages::tick_atom) {
+        state->tick();
+        self->delayed_send(self, tick_interval, messages::tick_atom::value);
+      },
+  };
+}
+
+}  // namespace
+
+messages::cache_shard_actor spawn_cache_shard(caf::actor_system& system, const shard_options& options,
+                                              std::shared_ptr<shard_environment> environment) {
+  return system.spawn(run, options, std::move(environment));
+}
+
+shard_state::shard_state(shard_internal_actor::pointer self, const shard_options& options,
+                         std::shared_ptr<shard_environment> environment)
+    : self_(self),
+      options_(options),
+      environment_(std::move(environment)),
+      arena_({.byte_limit = environment_->byte_limit,
+              .block_bytes = environment_->layout.block_bytes(),
+              .block_tokens = environment_->layout.block_tokens}),
+      cache_report_(environment_->id, environment_->incarnation),
+      hashing_(std::make_unique<core::background_thread>("shard-hash")) {
+  arena_.set_listener([this](const kvcache::cache_event& event) {
+    if (event.what == kvcache::cache_event::kind::stored)
+      stored_.insert(event.key);
+    else
+      stored_.erase(event.key);
+    cache_report_.note(event);
+  });
+}
+
+shard_state::~shard_state() {
+  // Threads end before what they touch does.
+  hashing_->stop();
+  environment_->transfers.reset();
+}
+
+messages::prefix_pinned shard_state::look_up(const messages::lookup_prefix& ask,
+                                             const messages::generate_request& request) {
+  const auto wanted = ask.read();
+  const auto tokens = numbers_of<core::token_id>(request.read()->getTokens());
+  const auto lease = kvcache::arena_lease{environment_->id, environment_->clock->now() + options_.pin_lease};
+  const auto found = arena_.match(key_of(request.read()->getRoot()), tokens, wanted->getMaxTokens(), lease);
+  const auto skip =
+      std::min<std::size_t>(wanted->getSkipTokens() / environment_->layout.block_tokens, found.blocks.size());
+  const auto count = static_cast<unsigned>(found.blocks.size() - skip);
+  if (count == 0 && found.id.value != 0) arena_.unpin(found.id);
+  return messages::prefix_pinned::build([&](schema::PrefixPinned::Builder pinned) {
+    write(pinned.initHeader(), header_of(wanted->getHeader()), environment_->incarnation);
+    if (count == 0) return;
+    pinned.setPin(found.id.value);
+    pinned.setFirstToken(static_cast<std::uint32_t>(skip) * environment_->layout.block_tokens);
+    std::vector<core::block_index> slots;
+    auto headers = pinned.initHeaders(count);
+    for (unsigned i = 0; i < count; ++i) {
+      slots.push_back(found.blocks[skip + i].slot.slot);
+      write(headers[i], *found.blocks[skip + i].header);
+    }
+    pinned.setSlots(as_data(slots));
+    write(pinned.initRegion(), environment_->transfers->descriptor());
+  });
+}
+
+void shard_state::unpin(std::uint64_t pin) {
+  arena_.unpin(kvcache::pin_id{pin});
+}
+
+messages::offer_done shard_state::answer(std::uint64_t offer, std::uint32_t stored) {
+  return messages::offer_done::build([&](schema::OfferDone::Builder done) {
+    done.setOffer(offer);
+    done.setStoredBlocks(stored);
+  });
+}
+
+caf::result<messages::offer_done> shard_state::take_offer(const messages::offer_blocks& offer) {
+  const auto given = offer.read();
+  const auto blocks = numbers_of<core::block_index>(given->getBlocks());
+  auto open = std::make_shared<open_offer>();
+  open->offer = given->getOffer();
+  open->root = key_of(given->getRoot());
+  std::vector<core::block_index> sources;
+  for (unsigned i = 0; i < given->getHeaders().size() && i < blocks.size(); ++i) {
+    auto header = block_header_of(given->getHeaders()[i]);
+    if (stored_.count(header.key) != 0) continue;
+    sources.push_back(blocks[i]);
+    open->headers.push_back(std::move(header));
+  }
+  // A chain whose beginning is not cached could never be found.
+  if (sources.empty() || offers_.size() >= options_.max_offers ||
+      (open->headers.front().parent != open->root && stored_.count(open->headers.front().parent) == 0))
+    return answer(given->getOffer(), 0);
+  // Of a chain longer than the arena the front is the part that others begin with.
+  const auto fitting = std::min<std::size_t>(sources.size(), arena_.slot_count());
+  sources.resize(fitting);
+  open->headers.resize(fitting);
+  auto slots = arena_.reserve(
+      static_cast<std::uint32_t>(fitting),
+      {core::worker_id{given->getWorker()}, environment_->clock->now() + options_.reservation_lease});
+  if (!slots) return answer(given->getOffer(), 0);
+  open->slots = std::move(*slots);
+  open->promise = self_->make_response_promise<messages::offer_done>();
+  auto promise = open->promise;
+  const auto number = next_offer_++;
+  offers_.emplace(number, open);
+
+  const auto bytes = environment_->layout.block_bytes();
+  std::vector<transport::copy_range> ranges;
+  for (std::size_t i = 0; i < fitting; ++i)
+    ranges.push_back({arena_.slot_offset(open->slots[i].slot), sources[i] * bytes, bytes});
+  const auto me = caf::actor_cast<caf::actor>(self_);
+  environment_->transfers->get(
+      region_of(given->getRegion()), std::move(ranges), options_.transfer_deadline,
+      [this, me, open, number](const transport::result<transport::transfer_report>& outcome) {
+        if (outcome) {
+          environment_->recorder->transfer(metrics::transfer_path::worker_to_shard, outcome->bytes,
+                                           outcome->elapsed);
+          if (hashing_->post([this, me, open, number] {
+                caf::anon_send(me, shard_offer_arrived{number, count_verified(*open)});
+              }))
+            return;
+        } else {
+          environment_->recorder->transfer_failed(metrics::transfer_path::worker_to_shard);
+        }
+        caf::anon_send(me, shard_offer_arrived{number, 0});
+      });
+  return promise;
+}
+
+std::uint32_t shard_state::count_verified(const open_offer& offer) const {
+  const auto bytes = environment_->layout.block_bytes();
+  const auto region = environment_->transfers->region();
+  for (std::uint32_t i = 0; i < offer.slots.size(); ++i) {
+    const auto& header = offer.headers[i];
+    if (!kvcache::verify_block(header, header.parent, header.tokens, header.first_position,
+                               region.subspan(offer.slots[i].slot * bytes, bytes), environment_->layout))
+      return i;
+  }
+  return static_cast<std::uint32_t>(offer.slots.size());
+}
+
+void shard_state::offer_arrived(const shard_offer_arrived& arrived) {
+  const auto open = offers_.at(arrived.number);
+  offers_.erase(arrived.number);
+  std::uint32_t stored = 0;
+  for (std::uint32_t i = 0; i < open->slots.size(); ++i) {
+    if (i >= arrived.good_blocks) {
+      arena_.abandon(open->slots[i]);
+    } else if (arena_.commit(open->slots[i], std::move(open->headers[i]), open->root) ==
+               kvcache::commit_outcome::stored) {
+      ++stored;
+    }
+  }
+  ++offers_done_;
+  open->promise.deliver(answer(open->offer, stored));
+  send_events();
+}
+
+void shard_state::set_peers(const messages::conductor_reports& conductor) {
+  conductor_ = conductor;
+}
+
+void shard_state::tick() {
+  arena_.expire(environment_->clock->now());
+  send_events();
+  const auto& cache = arena_.cache();
+  environment_->recorder->kv_usage(
+      "dram", "cache", environment_->id.value,
+      static_cast<double>(cache.cached_count()) / std::max(1u, cache.block_count()));
+}
+
+void shard_state::send_events() {
+  if (!conductor_) return;
+  if (const auto events = cache_report_.take()) self_->send(conductor_, *events);
+}
+
+messages::cache_snapshot shard_state::snapshot() const {
+  return cache_report_.snapshot(arena_.snapshot());
+}
+
+messages::actor_status shard_state::status(std::uint64_t serial) const {
+  const auto transfers = environment_->transfers->counters();
+  const auto& counters = arena_.counters();
+  return messages::actor_status::build([&](schema::ActorStatus::Builder builder) {
+    builder.setSerial(serial);
+    builder.setKind(schema::ActorKind::CACHE_SHARD);
+    builder.setId(environment_->id.value);
+    builder.setIncarnation(environment_->incarnation.value);
+    builder.setRunning(static_cast<std::uint32_t>(offers_.size()));
+    builder.setBlocksTotal(arena_.slot_count());
+    builder.setBlocksUsed(arena_.reserved_count());
+    builder.setBlocksCached(arena_.cache().cached_count());
+    builder.setBlockBytes(environment_->layout.block_bytes());
+    builder.setHitTokens(counters.hit_tokens);
+    builder.setMissTokens(counters.miss_tokens);
+    builder.setEvictedBlocks(counters.evicted_blocks);
+    builder.setStepsDone(offers_done_);
+    builder.setTransfers(transfers.transfers);
+    builder.setTransferBytes(transfers.put_bytes + transfers.get_bytes);
+    builder.setTransferFailures(transfers.failures);
+    if (offers_.empty()) builder.setAudit(arena_.audit());
+  });
+}
+
+}  // namespace yolk::actors

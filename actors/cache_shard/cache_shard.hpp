@@ -1,0 +1,38 @@
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <memory>
+
+#include "actors/metrics.hpp"
+#include "core/clock.hpp"
+#include "core/ids.hpp"
+#include "kvcache/segment_layout.hpp"
+#include "messages/interfaces.hpp"
+#include "transport/transfer_engine.hpp"
+
+namespace yolk::actors {
+
+struct shard_options {
+  core::duration pin_lease =
+      std::chrono::seconds(20);  ///< a pull that takes longer finds its pin gone: a miss
+  core::duration transfer_deadline = std::chrono::seconds(10);
+  core::duration reservation_lease = std::chrono::seconds(15);
+  std::uint32_t max_offers = 256;  ///< being stored at once; beyond, an offer is declined
+};
+
+/// The engine's region is the DRAM tier: slot s lies at s · layout.block_bytes().
+struct shard_environment {
+  core::worker_id id;
+  core::incarnation incarnation;
+  kvcache::segment_layout layout;
+  std::uint64_t byte_limit = 0;
+  std::unique_ptr<transport::transfer_engine> transfers;
+  std::shared_ptr<metrics> recorder;
+  std::shared_ptr<const core::clock> clock;
+};
+
+/// The node's DRAM tier of KV: takes the blocks that workers offer, gives prefixes to those who ask.
+messages::cache_shard_actor spawn_cache_shard(caf::actor_system& system, const shard_options& options,
+                                              std::shared_ptr<shard_environment> environment);
+
+}  // namespace yolk::actors

@@ -1,0 +1,321 @@
+#include "actors/conductor/conductor.hpp"
+
+#include <algorithm>
+#include <caf/all.hpp>
+
+#include "actors/conductor/conductor_state.hpp"
+
+namespace yolk::actors {
+
+namespace schema = messages::schema;
+using reason = schema::LegFailed::Reason;
+
+namespace {
+
+constexpr auto tick_interval = std::chrono::milliseconds(250);
+/// Weight of a new observation in the running mean of a prefill's speed.
+constexpr double observation_weight = 0.2;
+
+struct holder {
+  std::unique_ptr<conductor_state> state;
+  static inline const char* name = "conductor";
+};
+
+conductor_internal_actor::behavior_type run(conductor_internal_actor::stateful_pointer<holder> self,
+                                            const conductor_options& options,
+                                            const conductor_environment& environment) {
+  self->state.state = std::make_unique<conductor_state>(self, options, environment);
+  auto* state = self->state.state.get();
+  self->set_down_handler([state](const caf::down_msg& down) { state->peer_down(down.source); });
+  self->delayed_send(self, tick_interval, messages::tick_atom::value);
+  return {
+      [state](const messages::status_request& request) { return state->status(request.read()->getSerial()); },
+      [state](const messages::generate_request& request, const messages::session_actor& session) {
+        state->place(request, session);
+      },
+      [state](const messages::leg_ended& ended) { state->leg_ended(ended); },
+      [state](const messages::prefill_ended& ended) { state->prefill_ended(ended); },
+      [state](const messages::worker_load& load) { state->load_changed(load); },
+      [state](const messages::cache_events& events) { state->cache_changed(events); },
+      [state](const messages::actor_joined& news, const messages::prefill_worker_actor& worker) {
+        state->joined(news, worker);
+      },
+      [state](const messages::actor_joined& news, const messages::decode_worker_actor& worker) {
+        state->joined(news, worker);
+      },
+      [state](const messages::actor_joined& news, const messages::cache_shard_actor& shard) {
+        state->joined(news, shard);
+      },
+      [self, state](messages::tick_atom) {
+        state->tick();
+        self->delayed_send(self, tick_interval, messages::tick_atom::value);
+      },
+  };
+}
+
+}  // namespace
+
+messages::conductor_actor spawn_conductor(caf::actor_system& system, const conductor_options& options,
+                                          conductor_environment environment) {
+  return system.spawn(run, options, std::move(environment));
+}
+
+conductor_state::conductor_state(conductor_internal_actor::pointer self, const conductor_options& options,
+                                 conductor_environment environment)
+    : self_(self), options_(options), environment_(std::move(environment)) {}
+
+void conductor_state::place(const messages::generate_request& request,
+                            const messages::session_actor& session) {
+  const auto given = request.read();
+  placed_leg leg;
+  leg.header = header_of(given->getHeader());
+  leg.request = request;
+  leg.session = session;
+  leg.token_count = static_cast<std::uint32_t>(given->getTokens().size() / sizeof(core::token_id));
+  leg.choice_count = given->getChoiceCount();
+  leg.wait_end = environment_.clock->now() + options_.max_wait;
+  self_->monitor(session);
+  const auto [found, fresh] = legs_.emplace(leg.header.leg, std::move(leg));
+  if (!fresh || try_place(found->second)) return;
+  if (waiting_.size() >= options_.max_waiting) {
+    self_->send(session, make_leg_failed(found->second.header, environment_.incarnation, reason::UNAVAILABLE,
+                                         "no worker is there, and too many requests wait for one"));
+    legs_.erase(found);
+    return;
+  }
+  waiting_.push_back(found->first);
+}
+
+bool conductor_state::try_place(placed_leg& leg) {
+  const auto request = leg.request.read();
+  const auto tokens = numbers_of<core::token_id>(request->getTokens());
+  const auto keys = kvcache::keys_of(key_of(request->getRoot()), tokens, options_.block_tokens);
+  const auto cached = [&](core::worker_id holder) {
+    return index_.leading(holder, keys) * options_.block_tokens;
+  };
+  std::uint32_t pool_cached = 0;
+  for (const auto& [id, shard] : shards_) pool_cached = std::max(pool_cached, cached(id));
+
+  std::vector<scheduling::prefill_candidate> prefill;
+  for (const auto& [id, worker] : prefill_)
+    prefill.push_back({.worker = id,
+                       .queued_tokens = worker.placed_tokens,
+                       .device_cached_tokens = cached(id),
+                       .pool_cached_tokens = pool_cached});
+  std::vector<scheduling::decode_candidate> decode;
+  for (const auto& [id, worker] : decode_)
+    decode.push_back({.worker = id,
+                      .running_sequences = worker.placed_sequences,
+                      .context_tokens = worker.placed_tokens,
+                      .free_tokens = worker.free_tokens});
+  const auto chosen = scheduling::place(leg.token_count, prefill, decode, options_.costs);
+  if (!chosen) return false;
+
+  auto& at = prefill_.at(chosen->prefill);
+  auto& then = decode_.at(chosen->decode);
+  leg.prefill = chosen->prefill;
+  leg.decode = chosen->decode;
+  leg.phase = placed_phase::prefilling;
+  const auto hit = std::max(cached(chosen->prefill), pool_cached);
+  leg.uncached_tokens = leg.token_count - std::min(hit, leg.token_count - 1);
+  at.placed_tokens += leg.uncached_tokens;
+  then.placed_tokens += leg.token_count;
+  then.placed_sequences += leg.choice_count;
+  ++placements_;
+  const auto order = messages::prefill_order::build([&](schema::PrefillOrder::Builder builder) {
+    write(builder.initHeader(), leg.header, environment_.incarnation);
+    builder.setDecodeWorker(chosen->decode.value);
+    builder.setPoolCachedTokens(pool_cached);
+  });
+  self_->send(at.handle, order, leg.request, leg.session, then.handle);
+  return true;
+}
+
+void conductor_state::place_waiting() {
+  const auto now = environment_.clock->now();
+  std::deque<std::uint64_t> still;
+  for (const auto id : waiting_) {
+    const auto found = legs_.find(id);
+    if (found == legs_.end() || try_place(found->second)) continue;
+    if (now < found->second.wait_end) {
+      still.push_back(id);
+      continue;
+    }
+    self_->send(found->second.session, make_leg_failed(found->second.header, environment_.incarnation,
+                                                       reason::UNAVAILABLE, "no worker came back in time"));
+    legs_.erase(found);
+  }
+  waiting_ = std::move(still);
+}
+
+void conductor_state::uncount_prefill(placed_leg& leg) {
+  if (leg.phase != placed_phase::prefilling) return;
+  leg.phase = placed_phase::decoding;
+  if (const auto found = prefill_.find(leg.prefill); found != prefill_.end())
+    found->second.placed_tokens -= std::min<std::uint64_t>(found->second.placed_tokens, leg.uncached_tokens);
+}
+
+void conductor_state::uncount_decode(const placed_leg& leg) {
+  if (leg.phase == placed_phase::waiting) return;
+  const auto found = decode_.find(leg.decode);
+  if (found == decode_.end()) return;
+  found->second.placed_tokens -= std::min<std::uint64_t>(found->second.placed_tokens, leg.token_count);
+  found->second.placed_sequences -= std::min(found->second.placed_sequences, leg.choice_count);
+}
+
+void conductor_state::tell_workers_to_cancel(const placed_leg& leg) {
+  const auto cancel = make_cancel_leg(leg.header, environment_.incarnation);
+  if (const auto found = prefill_.find(leg.prefill); found != prefill_.end())
+    self_->send(found->second.handle, cancel);
+  if (const auto found = decode_.find(leg.decode); found != decode_.end())
+    self_->send(found->second.handle, cancel);
+}
+
+void conductor_state::leg_ended(const messages::leg_ended& ended) {
+  const auto header = header_of(ended.read()->getHeader());
+  const auto found = legs_.find(header.leg);
+  if (found == legs_.end()) {
+    if (!ended.read()->getCancel()) return;
+    // Placed by an earlier incarnation of ours: whoever has it must hear of it.
+    const auto cancel = make_cancel_leg(header, environment_.incarnation);
+    for (const auto& [id, worker] : prefill_) self_->send(worker.handle, cancel);
+    for (const auto& [id, worker] : decode_) self_->send(worker.handle, cancel);
+    return;
+  }
+  if (ended.read()->getCancel() && found->second.phase != placed_phase::waiting)
+    tell_workers_to_cancel(found->second);
+  uncount_decode(found->second);
+  uncount_prefill(found->second);
+  legs_.erase(found);
+}
+
+void conductor_state::prefill_ended(const messages::prefill_ended& ended) {
+  const auto given = ended.read();
+  if (given->getComputedTokens() > 0 && given->getComputeSeconds() > 0) {
+    auto& mean = options_.costs.prefill_seconds_per_token;
+    mean += observation_weight * (given->getComputeSeconds() / given->getComputedTokens() - mean);
+  }
+  const auto found = legs_.find(given->getHeader().getLegId());
+  if (found != legs_.end() && found->second.prefill.value == given->getWorker())
+    uncount_prefill(found->second);
+}
+
+void conductor_state::load_changed(const messages::worker_load& load) {
+  const auto given = load.read();
+  const core::worker_id id{given->getWorker()};
+  if (const auto found = decode_.find(id);
+      found != decode_.end() && found->second.incarnation.value == given->getIncarnation())
+    found->second.free_tokens = given->getFreeTokens();
+}
+
+void conductor_state::cache_changed(const messages::cache_events& events) {
+  const auto given = events.read();
+  std::vector<kvcache::cache_event> changes;
+  changes.reserve(given->getChanges().size());
+  for (auto change : given->getChanges())
+    changes.push_back(
+        {change.getStored() ? kvcache::cache_event::kind::stored : kvcache::cache_event::kind::evicted,
+         key_of(change.getKey())});
+  const core::worker_id holder{given->getHolder()};
+  if (index_.apply(holder, {given->getIncarnation()}, given->getSequence(), changes) ==
+      kvcache::cache_index::applied::needs_snapshot)
+    ask_for_snapshot(holder);
+}
+
+void conductor_state::ask_for_snapshot(core::worker_id holder) {
+  const auto ask = messages::snapshot_request::build(
+      [&](schema::SnapshotRequest::Builder b) { b.setHolder(holder.value); });
+  const auto take = [this](const messages::cache_snapshot& snapshot) {
+    const auto given = snapshot.read();
+    const auto keys = numbers_of<kvcache::block_key>(given->getKeys());
+    index_.replace({given->getHolder()}, {given->getIncarnation()}, given->getSequence(), keys);
+  };
+  const auto missed = [](const caf::error&) {};  // the next event finds the gap again
+  if (const auto found = shards_.find(holder); found != shards_.end())
+    self_->request(found->second.handle, options_.snapshot_timeout, ask).then(take, missed);
+  else if (const auto at = prefill_.find(holder); at != prefill_.end())
+    self_->request(at->second.handle, options_.snapshot_timeout, ask).then(take, missed);
+}
+
+template <class Handle>
+void conductor_state::joined(const messages::actor_joined& news, const Handle& handle) {
+  const auto given = news.read();
+  const core::worker_id id{given->getId()};
+  // Its predecessor's end may not have been told to us yet; the news of a successor is that news, too.
+  if (const auto old = workers_of(handle).find(id);
+      old != workers_of(handle).end() && old->second.handle != handle)
+    peer_down(old->second.handle.address());
+  workers_of(handle)[id] = {handle, {given->getIncarnation()}, given->getCapacityTokens()};
+  self_->monitor(handle);
+  // What it holds is not known yet: after our own restart that is much, after its restart nothing.
+  ask_for_snapshot(id);
+  place_waiting();
+}
+
+template <class Map>
+std::optional<core::worker_id> conductor_state::forget(Map& workers, const caf::actor_addr& who) {
+  const auto found = std::find_if(workers.begin(), workers.end(),
+                                  [&](const auto& entry) { return entry.second.handle.address() == who; });
+  if (found == workers.end()) return std::nullopt;
+  const auto id = found->first;
+  workers.erase(found);
+  index_.remove(id);
+  return id;
+}
+
+void conductor_state::fail_legs_of(core::worker_id lost, bool was_prefill) {
+  std::vector<std::uint64_t> ended;
+  for (auto& [id, leg] : legs_) {
+    const bool hit = was_prefill ? leg.phase == placed_phase::prefilling && leg.prefill == lost
+                                 : leg.phase != placed_phase::waiting && leg.decode == lost;
+    if (!hit) continue;
+    tell_workers_to_cancel(leg);
+    uncount_decode(leg);
+    uncount_prefill(leg);
+    self_->send(leg.session,
+                make_leg_failed(leg.header, environment_.incarnation, reason::WORKER_LOST,
+                                was_prefill ? "the prefill worker died" : "the decode worker died"));
+    ended.push_back(id);
+  }
+  for (const auto id : ended) legs_.erase(id);
+}
+
+void conductor_state::peer_down(const caf::actor_addr& who) {
+  if (const auto lost = forget(prefill_, who)) return fail_legs_of(*lost, true);
+  if (const auto lost = forget(decode_, who)) return fail_legs_of(*lost, false);
+  if (forget(shards_, who)) return;
+  // A session that died without a word: nobody wants its legs any more.
+  std::vector<std::uint64_t> ended;
+  for (auto& [id, leg] : legs_) {
+    if (leg.session.address() != who) continue;
+    if (leg.phase != placed_phase::waiting) tell_workers_to_cancel(leg);
+    uncount_decode(leg);
+    uncount_prefill(leg);
+    ended.push_back(id);
+  }
+  for (const auto id : ended) legs_.erase(id);
+}
+
+void conductor_state::tick() {
+  place_waiting();
+}
+
+messages::actor_status conductor_state::status(std::uint64_t serial) const {
+  return messages::actor_status::build([&](schema::ActorStatus::Builder builder) {
+    builder.setSerial(serial);
+    builder.setKind(schema::ActorKind::CONDUCTOR);
+    builder.setIncarnation(environment_.incarnation.value);
+    builder.setRunning(static_cast<std::uint32_t>(legs_.size() - waiting_.size()));
+    builder.setWaiting(static_cast<std::uint32_t>(waiting_.size()));
+    builder.setBlocksCached(static_cast<std::uint32_t>(index_.block_count()));
+    builder.setStepsDone(placements_);
+    if (legs_.empty()) {
+      std::uint64_t counted = 0;
+      for (const auto& [id, worker] : prefill_) counted += worker.placed_tokens;
+      for (const auto& [id, worker] : decode_) counted += worker.placed_tokens + worker.placed_sequences;
+      if (counted != 0) builder.setAudit("conductor: load is counted although nothing is placed");
+    }
+  });
+}
+
+}  // namespace yolk::actors

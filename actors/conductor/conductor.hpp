@@ -1,0 +1,33 @@
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <memory>
+
+#include "actors/metrics.hpp"
+#include "core/clock.hpp"
+#include "core/ids.hpp"
+#include "messages/interfaces.hpp"
+#include "scheduling/placement.hpp"
+
+namespace yolk::actors {
+
+struct conductor_options {
+  std::uint32_t block_tokens = 16;
+  std::uint32_t max_waiting = 4096;                    ///< legs without a worker to go to
+  core::duration max_wait = std::chrono::seconds(10);  ///< for a worker to come (back)
+  core::duration snapshot_timeout = std::chrono::seconds(5);
+  scheduling::placement_costs costs;  ///< corrected by what is observed
+};
+
+struct conductor_environment {
+  core::incarnation incarnation;
+  std::shared_ptr<metrics> recorder;
+  std::shared_ptr<const core::clock> clock;
+};
+
+/// Decides where every leg runs, from its soft view of who holds which blocks and who is how busy; tells
+/// sessions when a worker of theirs is gone. Tokens and KV never pass through it.
+messages::conductor_actor spawn_conductor(caf::actor_system& system, const conductor_options& options,
+                                          conductor_environment environment);
+
+}  // namespace yolk::actors

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <deque>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "actors/conductor/conductor.hpp"
+#include "actors/conversions.hpp"
+#include "kvcache/cache_index.hpp"
+
+namespace yolk::actors {
+
+using conductor_internal_actor = messages::conductor_actor::extend<caf::reacts_to<messages::tick_atom>>;
+
+/// prefilling: with its prefill worker. decoding: handed over. A leg ends when its session says so.
+enum class placed_phase : std::uint8_t { waiting, prefilling, decoding };
+
+struct placed_leg {
+  leg_header header;
+  messages::generate_request request;
+  messages::session_actor session;
+  std::uint32_t token_count = 0;
+  std::uint32_t choice_count = 1;
+  placed_phase phase = placed_phase::waiting;
+  core::worker_id prefill;
+  core::worker_id decode;
+  std::uint32_t uncached_tokens = 0;  ///< counted into the prefill worker's queue until PrefillEnded
+  core::time_point wait_end{};
+};
+
+/// Owns the view of the cluster. Lives in the actor, used by its handlers alone.
+class conductor_state {
+ public:
+  conductor_state(conductor_internal_actor::pointer self, const conductor_options& options,
+                  conductor_environment environment);
+
+  void place(const messages::generate_request& request, const messages::session_actor& session);
+  void leg_ended(const messages::leg_ended& ended);
+  void prefill_ended(const messages::prefill_ended& ended);
+  void load_changed(const messages::worker_load& load);
+  void cache_changed(const messages::cache_events& events);
+  template <class Handle>
+  void joined(const messages::actor_joined& news, const Handle& handle);
+  void peer_down(const caf::actor_addr& who);
+  void tick();
+  [[nodiscard]] messages::actor_status status(std::uint64_t serial) const;
+
+ private:
+  template <class Handle>
+  struct worker {
+    Handle handle;
+    core::incarnation incarnation;
+    std::uint64_t free_tokens = 0;  ///< as reported
+    std::uint64_t placed_tokens =
+        0;  ///< prefill: not computed yet; decode: context of its legs. Paired counting
+    std::uint32_t placed_sequences = 0;
+  };
+  using prefill_map = std::map<core::worker_id, worker<messages::prefill_worker_actor>>;
+  using decode_map = std::map<core::worker_id, worker<messages::decode_worker_actor>>;
+  using shard_map = std::map<core::worker_id, worker<messages::cache_shard_actor>>;
+
+  prefill_map& workers_of(const messages::prefill_worker_actor&) { return prefill_; }
+  decode_map& workers_of(const messages::decode_worker_actor&) { return decode_; }
+  shard_map& workers_of(const messages::cache_shard_actor&) { return shards_; }
+
+  [[nodiscard]] bool try_place(placed_leg& leg);
+  void place_waiting();
+  void uncount_prefill(placed_leg& leg);
+  void uncount_decode(const placed_leg& leg);
+  void tell_workers_to_cancel(const placed_leg& leg);
+  void fail_legs_of(core::worker_id lost, bool was_prefill);
+  template <class Map>
+  std::optional<core::worker_id> forget(Map& workers, const caf::actor_addr& who);
+  void ask_for_snapshot(core::worker_id holder);
+
+  conductor_internal_actor::pointer self_;
+  conductor_options options_;
+  conductor_environment environment_;
+  prefill_map prefill_;
+  decode_map decode_;
+  shard_map shards_;
+  kvcache::cache_index index_;
+  std::unordered_map<std::uint64_t, placed_leg> legs_;
+  std::deque<std::uint64_t> waiting_;
+  std::uint64_t placements_ = 0;
+};
+
+}  // namespace yolk::actors

@@ -1,0 +1,184 @@
+// How a cached prefix comes from a cache shard into the prefill worker, and what the worker tells of itself.
+#include <algorithm>
+#include <caf/all.hpp>
+
+#include "actors/prefill_worker/prefill_state.hpp"
+
+namespace yolk::actors {
+
+namespace schema = messages::schema;
+
+void prefill_state::set_peers(const messages::conductor_reports& conductor,
+                              const messages::cache_shard_actor& shard) {
+  conductor_ = conductor;
+  shard_ = shard;
+  report();
+}
+
+void prefill_state::look_up(const leg_ptr& leg) {
+  const auto ask = messages::lookup_prefix::build([&](schema::LookupPrefix::Builder builder) {
+    write(builder.initHeader(), leg->header, environment_->incarnation);
+    builder.setSkipTokens(leg->cached_tokens);
+    builder.setMaxTokens(static_cast<std::uint32_t>(leg->tokens.size()) - 1);
+  });
+  self_->request(shard_, options_.lookup_timeout, ask, leg->request)
+      .then([this, leg](const messages::prefix_pinned& pinned) { pull(leg, pinned); },
+            [this, leg](const caf::error&) {
+              if (leg->phase() == leg_phase::ended) return;
+              get_blocks(leg);  // a shard that does not answer is a miss
+              if (leg->phase() != leg_phase::queued) return;
+              start_legs();
+            });
+}
+
+void prefill_state::pull(const leg_ptr& leg, const messages::prefix_pinned& pinned) {
+  const auto given = pinned.read();
+  const auto unpin = [&] {
+    if (given->getPin() != 0)
+      self_->send(shard_,
+                  messages::unpin_prefix::build([&](auto builder) { builder.setPin(given->getPin()); }));
+  };
+  if (leg->phase() == leg_phase::ended) return unpin();
+  const auto slots = numbers_of<core::block_index>(given->getSlots());
+  const auto count = static_cast<std::uint32_t>(slots.size());
+  const bool usable = count > 0 && given->getHeaders().size() == count &&
+                      given->getFirstToken() == leg->cached_tokens &&
+                      leg->cached_tokens + count * block_tokens() < leg->tokens.size();
+  auto blocks = usable ? cache_.allocate(count) : std::nullopt;
+  if (!blocks) {
+    unpin();
+    get_blocks(leg);
+    return;
+  }
+  auto pull = std::make_unique<pending_pull>();
+  pull->pin = given->getPin();
+  pull->blocks = *blocks;
+  pull->first_token = given->getFirstToken();
+  std::vector<transport::copy_range> ranges;
+  const auto bytes = environment_->layout.block_bytes();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    checksums_[pull->blocks[i]].clear();
+    pull->headers.push_back(block_header_of(given->getHeaders()[i]));
+    ranges.push_back({pull->blocks[i] * bytes, slots[i] * bytes, bytes});
+  }
+  leg->in_use += 1;  // until pull_done
+  auto& kept = *pulls_.emplace(leg->header.leg, std::move(pull)).first->second;
+
+  // Engine's thread, then the hashing thread, then this actor. What fails a check is a miss, never an answer.
+  const auto me = caf::actor_cast<caf::actor>(self_);
+  auto verify = [this, me, leg, &kept] {
+    auto parent =
+        kept.first_token == 0
+            ? leg->root
+            : kvcache::keys_of(leg->root, std::span(leg->tokens).first(kept.first_token), block_tokens())
+                  .back();
+    bool good = true;
+    for (std::size_t i = 0; good && i < kept.blocks.size(); ++i) {
+      const auto first = kept.first_token + static_cast<std::uint32_t>(i) * block_tokens();
+      good = bool(kvcache::verify_block(kept.headers[i], parent,
+                                        std::span(leg->tokens).subspan(first, block_tokens()), first,
+                                        block_bytes(*environment_, kept.blocks[i]), environment_->layout)) &&
+             kept.headers[i].key_rotation_base == environment_->model.rope_base;
+      parent = kept.headers[i].key;
+    }
+    caf::anon_send(me, prefill_pull_done{leg->header.leg, good});
+  };
+  environment_->transfers->get(
+      region_of(given->getRegion()), std::move(ranges), options_.transfer_deadline,
+      [this, me, leg,
+       verify = std::move(verify)](const transport::result<transport::transfer_report>& outcome) {
+        if (outcome) {
+          environment_->recorder->transfer(metrics::transfer_path::shard_to_prefill, outcome->bytes,
+                                           outcome->elapsed);
+          if (hashing_->post(verify)) return;
+        } else {
+          environment_->recorder->transfer_failed(metrics::transfer_path::shard_to_prefill);
+        }
+        caf::anon_send(me, prefill_pull_done{leg->header.leg, false});
+      });
+}
+
+void prefill_state::pull_done(const prefill_pull_done& done) {
+  const auto leg = legs_.at(done.leg);
+  const auto pull = std::move(pulls_.at(done.leg));
+  pulls_.erase(done.leg);
+  leg->in_use -= 1;
+  if (shard_)
+    self_->send(shard_, messages::unpin_prefix::build([&](auto builder) { builder.setPin(pull->pin); }));
+  if (leg->phase() == leg_phase::ended || !done.verified) {
+    for (const auto block : pull->blocks) cache_.release(block);
+    if (leg->phase() == leg_phase::ended) return release_if_unused(leg);
+  } else {
+    for (std::size_t i = 0; i < pull->blocks.size(); ++i)
+      checksums_[pull->blocks[i]] = pull->headers[i].layer_checksums;
+    leg->blocks.insert(leg->blocks.end(), pull->blocks.begin(), pull->blocks.end());
+    leg->cached_tokens += static_cast<std::uint32_t>(pull->blocks.size()) * block_tokens();
+    leg->pool_cached_tokens = leg->cached_tokens;
+    cache_.insert(leg->root, std::span(leg->tokens).first(leg->cached_tokens), leg->blocks);
+    send_cache_events();
+  }
+  get_blocks(leg);
+  start_legs();
+}
+
+void prefill_state::send_cache_events() {
+  if (!conductor_) return;
+  if (const auto events = cache_report_.take()) self_->send(conductor_, *events);
+}
+
+messages::cache_snapshot prefill_state::snapshot() const {
+  return cache_report_.snapshot(cache_.snapshot());
+}
+
+void prefill_state::tick() {
+  send_cache_events();
+  report();
+  start_legs();
+}
+
+void prefill_state::report() {
+  const auto used = cache_.block_count() - cache_.available_count();
+  environment_->recorder->kv_usage("device", "prefill", environment_->id.value,
+                                   static_cast<double>(used) / std::max(1u, cache_.block_count()));
+  if (!conductor_) return;
+  self_->send(conductor_, messages::worker_load::build([&](schema::WorkerLoad::Builder builder) {
+                builder.setWorker(environment_->id.value);
+                builder.setIncarnation(environment_->incarnation.value);
+                builder.setRunningSequences(active_count());
+                builder.setWaitingSequences(static_cast<std::uint32_t>(order_.size()) - active_count());
+                builder.setFreeTokens(std::uint64_t{cache_.available_count()} * block_tokens());
+              }));
+}
+
+messages::actor_status prefill_state::status(std::uint64_t serial) const {
+  const auto transfers = environment_->transfers->counters();
+  const bool at_rest = legs_.empty() && offers_.empty() && !step_;
+  return messages::actor_status::build([&](schema::ActorStatus::Builder builder) {
+    builder.setSerial(serial);
+    builder.setKind(schema::ActorKind::PREFILL_WORKER);
+    builder.setId(environment_->id.value);
+    builder.setIncarnation(environment_->incarnation.value);
+    builder.setRunning(active_count());
+    builder.setWaiting(static_cast<std::uint32_t>(order_.size()) - active_count());
+    builder.setBlocksTotal(cache_.block_count());
+    builder.setBlocksUsed(cache_.block_count() - cache_.available_count());
+    builder.setBlocksCached(cache_.cached_count());
+    builder.setBlockBytes(environment_->layout.block_bytes());
+    builder.setHitTokens(hit_tokens_);
+    builder.setMissTokens(miss_tokens_);
+    builder.setEvictedBlocks(cache_.evicted_total());
+    builder.setStepsDone(steps_done_);
+    builder.setTokensDone(tokens_done_);
+    builder.setHasWork(step_ != nullptr);
+    if (step_)
+      builder.setIdleMilliseconds(static_cast<std::uint64_t>(
+          std::chrono::duration_cast<std::chrono::milliseconds>(environment_->clock->now() - last_progress_)
+              .count()));
+    builder.setTransfers(transfers.transfers);
+    builder.setTransferBytes(transfers.put_bytes + transfers.get_bytes);
+    builder.setTransferFailures(transfers.failures);
+    if (at_rest) builder.setAudit(cache_.audit());
+  });
+}
+
+}  // namespace yolk::actors

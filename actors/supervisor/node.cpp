@@ -1,0 +1,54 @@
+#include "actors/supervisor/node.hpp"
+
+#include <caf/all.hpp>
+#include <caf/io/all.hpp>
+
+#include "actors/supervisor/supervisor.hpp"
+
+namespace yolk::actors {
+
+namespace {
+
+class system_config : public caf::actor_system_config {
+ public:
+  system_config() {
+    load<caf::io::middleman>();
+    set("scheduler.policy", caf::atom("sharing"));  // sleeps when idle; stealing polls
+  }
+};
+
+class running final : public node {
+ public:
+  running() : system_(config_) {}
+  ~running() override { stop(); }
+
+  node_result<core::void_t> begin(std::shared_ptr<const worker_factory> factory) {
+    auto started = start_node(system_, std::move(factory));
+    if (!started) return started.error();
+    started_ = std::move(started).value();
+    return core::void_t{};
+  }
+  [[nodiscard]] std::uint16_t port() const override { return started_.port; }
+  void stop() override {
+    if (!started_.supervisor) return;
+    caf::anon_send(started_.supervisor, stop_atom::value);
+    started_ = running_node();
+    system_.await_all_actors_done();
+  }
+
+ private:
+  system_config config_;
+  caf::actor_system system_;
+  running_node started_;
+};
+
+}  // namespace
+
+node_result<std::unique_ptr<node>> node::start(std::shared_ptr<const worker_factory> factory) {
+  auto made = std::make_unique<running>();
+  auto begun = made->begin(std::move(factory));
+  if (!begun) return begun.error();
+  return std::unique_ptr<node>(std::move(made));
+}
+
+}  // namespace yolk::actors

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "actors/supervisor/worker_factory.hpp"
+
+namespace yolk::actors {
+
+/// A node as its program sees it: started, with a port, stopped at the end. Hides the actor system.
+class node {
+ public:
+  static node_result<std::unique_ptr<node>> start(std::shared_ptr<const worker_factory> factory);
+  virtual ~node() = default;  ///< stops
+  [[nodiscard]] virtual std::uint16_t port() const = 0;
+  /// Ends all actors, the gateway first. Returns when none is left.
+  virtual void stop() = 0;
+};
+
+}  // namespace yolk::actors

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "actors/admission_controller/admission_controller.hpp"
+#include "actors/cache_shard/cache_shard.hpp"
+#include "actors/conductor/conductor.hpp"
+#include "actors/decode_worker/decode_worker.hpp"
+#include "actors/http_gateway/http_gateway.hpp"
+#include "actors/prefill_worker/prefill_worker.hpp"
+
+namespace yolk::actors {
+
+/// What a node with all roles consists of: `yolk serve`.
+struct node_options {
+  std::uint32_t prefill_workers = 1;
+  std::uint32_t decode_workers = 1;
+  std::uint64_t prefill_kv_bytes = std::uint64_t{512} << 20;  ///< block pool of each prefill worker
+  std::uint64_t decode_kv_bytes = std::uint64_t{1} << 30;     ///< block pool of each decode worker
+  std::uint64_t cache_dram_bytes = std::uint64_t{1} << 30;    ///< the cache shard's DRAM tier
+  std::uint32_t block_tokens = 16;
+  gateway_options gateway;
+  scheduling::admission_limits admission;
+  conductor_options conductor;
+  prefill_options prefill;
+  decode_options decode;
+  shard_options shard;
+  core::duration status_interval = std::chrono::milliseconds(500);
+  /// A worker with work that makes no progress for so long is called hung: /health says 503.
+  core::duration hang_limit = std::chrono::seconds(60);
+};
+
+}  // namespace yolk::actors

@@ -1,0 +1,39 @@
+#include "actors/worker_environment.hpp"
+
+#include <algorithm>
+
+#include "actors/conversions.hpp"
+
+namespace yolk::actors {
+
+namespace schema = messages::schema;
+
+schema::TokenBatch::Finish finish_after(core::token_id newest, const core::sampling_params& params,
+                                        const served_model& model, std::size_t generated_count,
+                                        std::size_t total_count) {
+  const auto is = [newest](const std::vector<core::token_id>& tokens) {
+    return std::find(tokens.begin(), tokens.end(), newest) != tokens.end();
+  };
+  const bool long_enough = generated_count > params.min_tokens;
+  if (long_enough && (is(params.stop_token_ids) || (!params.ignore_eos && is(model.end_tokens))))
+    return schema::TokenBatch::Finish::STOP;
+  if (generated_count >= params.max_tokens || total_count >= model.context_length)
+    return schema::TokenBatch::Finish::LENGTH;
+  return schema::TokenBatch::Finish::NONE;
+}
+
+messages::token_batch make_token_batch(schema::RequestHeader::Reader header, core::incarnation sender,
+                                       std::uint32_t choice, std::uint32_t index,
+                                       const core::sampled_token& token, schema::TokenBatch::Finish finish,
+                                       std::uint32_t cached_tokens) {
+  return messages::token_batch::build([&](schema::TokenBatch::Builder batch) {
+    write(batch.initHeader(), header_of(header), sender);
+    batch.setChoice(choice);
+    batch.setFirstIndex(index);
+    write(batch.initTokens(1)[0], token);
+    batch.setFinish(finish);
+    batch.setCachedTokens(cached_tokens);
+  });
+}
+
+}  // namespace yolk::actors

@@ -1,0 +1,168 @@
+#include "cli/serve.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+
+#include "actors/supervisor/node.hpp"
+#include "cli/api_keys.hpp"
+#include "cli/format.hpp"
+#include "cli/model_folder.hpp"
+#include "gpu/host/host_platform.hpp"
+#include "model/loaded_model.hpp"
+
+namespace yolk::cli {
+
+namespace {
+
+int fail(const std::string& message) {
+  std::fprintf(stderr, "yolk serve: %s\n", message.c_str());
+  return 1;
+}
+
+void print_summary(const serve_options& options, const actors::worker_factory& factory,
+                   const gpu::platform& platform, std::uint16_t port) {
+  const auto& model = *factory.model();
+  const auto& node = factory.options();
+  const auto host =
+      options.node.gateway.host == "0.0.0.0" ? std::string("127.0.0.1") : options.node.gateway.host;
+  const auto url = "http://" + host + ":" + std::to_string(port);
+  const auto key = node.gateway.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_KEY'";
+  std::printf("yolk %s\n", YOLK_VERSION);
+  std::printf("  model    %s (%s, %s parameters, context %u)\n", model.name.c_str(),
+              model.config.model_type.c_str(), short_count(model.parameter_count).c_str(),
+              factory.max_context_tokens());
+  std::printf("  device   %s\n", platform.description().c_str());
+  std::printf("  workers  %u prefill, %u decode\n", node.prefill_workers, node.decode_workers);
+  std::printf("  KV       %s a token; %s per prefill worker, %s per decode worker, %s DRAM cache\n",
+              short_bytes(model.config.kv_layout(node.block_tokens).token_bytes()).c_str(),
+              short_bytes(node.prefill_kv_bytes).c_str(), short_bytes(node.decode_kv_bytes).c_str(),
+              short_bytes(node.cache_dram_bytes).c_str());
+  std::printf("  serving  %s  (a page to look at; /v1, /metrics, /health)\n\n", url.c_str());
+  std::printf(
+      "  curl %s/v1/chat/completions%s -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n\n",
+      url.c_str(), key);
+  std::fflush(stdout);
+}
+
+/// Blocked before any thread starts, so that every thread inherits the mask and only wait_for_signal sees
+/// them.
+sigset_t block_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+}  // namespace
+
+CLI::App* add_serve(CLI::App& app, serve_options& options) {
+  auto* serve = app.add_subcommand("serve", "Serve a model over an OpenAI-compatible HTTP API");
+  auto& node = options.node;
+  serve->set_config("--config", "", "Read options from a file (TOML or INI; keys as the long options)");
+  serve->add_option("--host", node.gateway.host, "Address to listen on")->capture_default_str();
+  serve->add_option("--port", node.gateway.port, "Port to listen on; 0 = any free one")
+      ->capture_default_str();
+  serve->add_option("--model", options.model_folder,
+                    "A Hugging Face model folder (default: the builtin model)");
+  serve->add_option("--served-model-name", options.served_name,
+                    "What clients call the model (default: its folder)");
+  serve->add_option("--device", options.device, "Where kernels run")
+      ->check(CLI::IsMember({"host", "cuda"}))
+      ->capture_default_str();
+  serve->add_option("--threads", options.threads, "Threads of the host device; 0 = one a core")
+      ->capture_default_str();
+  serve->add_option("--prefill-workers", node.prefill_workers, "Actors that compute prompts")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  serve->add_option("--decode-workers", node.decode_workers, "Actors that generate tokens")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  const auto bytes = [serve](const char* name, std::uint64_t& target, const char* text) {
+    serve->add_option(name, target, text)->transform(CLI::AsSizeValue(false))->capture_default_str();
+  };
+  bytes("--cache-dram", node.cache_dram_bytes,
+        "DRAM for the prefix cache, in bytes (suffixes: KiB, MiB, GiB)");
+  bytes("--prefill-kv", node.prefill_kv_bytes, "KV blocks of each prefill worker, in bytes");
+  bytes("--decode-kv", node.decode_kv_bytes, "KV blocks of each decode worker, in bytes");
+  serve->add_option("--block-tokens", node.block_tokens, "Tokens in a KV block")
+      ->check(CLI::IsMember({8, 16, 32, 64}))
+      ->capture_default_str();
+  serve->add_option("--chunk-tokens", node.prefill.chunk_tokens, "Prompt tokens computed in one step")
+      ->check(CLI::Range(16, 8192))
+      ->capture_default_str();
+  serve->add_option("--max-batch", node.decode.max_batch, "Sequences decoded in one step")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  serve
+      ->add_option("--prefill-share", options.prefill_share,
+                   "How long, in decode steps, a prefill may hold the cores between two decode steps")
+      ->check(CLI::Range(0.1, 100.0))
+      ->capture_default_str();
+  serve->add_option("--max-running", node.admission.max_running, "Requests in work at once")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  serve
+      ->add_option("--max-waiting", node.admission.max_waiting,
+                   "Requests that wait; one more is answered 429")
+      ->check(CLI::Range(0, 100000))
+      ->capture_default_str();
+  serve->add_option("--api-keys", options.api_keys_file, "File of API keys: KEY [TENANT] a line");
+  return serve;
+}
+
+int run_serve(const serve_options& given) {
+  auto options = given;
+  if (options.device == "cuda")
+    return fail("--device cuda: this program was built without CUDA; use --device host");
+  if (!options.api_keys_file.empty()) {
+    auto keys = read_api_keys(options.api_keys_file);
+    if (!keys) return fail("--api-keys: " + keys.error().message);
+    options.node.gateway.api_keys = std::move(keys).value();
+  }
+  const auto signals = block_signals();
+  const auto folder =
+      options.model_folder.empty() ? builtin_model_folder() : std::filesystem::path(options.model_folder);
+  if (folder.empty())
+    return fail("the builtin model was not found beside this program; name one with --model DIR");
+
+  auto platform = gpu::host::make_host_platform(
+      {.thread_count = options.threads, .force_isa = std::nullopt, .prefill_share = options.prefill_share});
+  if (!platform) return fail("--device host: " + platform.error().message);
+  auto loaded = model::load_model(folder, **platform);
+  if (!loaded) return fail("--model: " + loaded.error().message);
+  auto model = std::move(loaded).value();
+  if (!options.served_name.empty()) {
+    auto renamed = std::make_shared<model::loaded_model>(*model);
+    renamed->name = options.served_name;
+    model = std::move(renamed);
+  }
+  options.node.conductor.block_tokens = options.node.block_tokens;
+  auto factory = std::make_shared<const actors::worker_factory>(
+      options.node, model, *platform, std::make_shared<actors::metrics>(model->name),
+      std::make_shared<core::steady_clock>());
+  if (factory->max_context_tokens() < 2 * options.node.block_tokens)
+    return fail("--prefill-kv, --decode-kv: too small, a pool must hold at least two blocks");
+  auto node = actors::node::start(factory);
+  if (!node) return fail(node.error().message);
+  print_summary(options, *factory, **platform, (*node)->port());
+  if (factory->max_context_tokens() < model->config.context_length)
+    std::fprintf(stderr, "yolk serve: the KV pools limit the context to %u of %u tokens\n",
+                 factory->max_context_tokens(), model->config.context_length);
+
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  std::printf("yolk: stopping\n");
+  std::fflush(stdout);
+  (*node)->stop();
+  return 0;
+}
+
+}  // namespace yolk::cli

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "actors/supervisor/node_options.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace yolk::cli {
+
+struct serve_options {
+  actors::node_options node;
+  std::string model_folder;  ///< empty = the builtin one
+  std::string served_name;   ///< empty = the folder's name
+  std::string api_keys_file;
+  std::string device = "host";
+  unsigned threads = 0;  ///< of the host device; 0 = as many as the process may use
+  double prefill_share = 1.0;
+};
+
+/// Declares `yolk serve` with all its options, each also settable in the file that --config names.
+CLI::App* add_serve(CLI::App& app, serve_options& options);
+/// Serves until SIGINT or SIGTERM. The exit code.
+int run_serve(const serve_options& options);
+
+}  // namespace yolk::cli
