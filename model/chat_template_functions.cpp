@@ -12,6 +12,7 @@ namespace yolk::model::jinja {
 namespace {
 
 constexpr std::size_t max_indent = 64;
+constexpr std::size_t max_listed_bytes = 1 << 20;
 
 const text& text_of(const value& subject, std::string_view what) {
   if (const text* bytes = subject.as_text()) return *bytes;
@@ -163,8 +164,7 @@ list pairs_of(const value& subject, work& budget) {
 }
 
 std::int64_t length_of(const value& subject, work& budget) {
-  if (const text* bytes = subject.as_text())
-    return static_cast<std::int64_t>(characters(*bytes, budget).size() - 1);
+  if (const text* bytes = subject.as_text()) return character_count(*bytes, budget);
   if (const list* items = subject.as_list()) return static_cast<std::int64_t>(items->size());
   if (const object* members = subject.as_object()) return static_cast<std::int64_t>(members->size());
   if (subject.is_undefined()) return 0;
@@ -454,6 +454,13 @@ bool contains(const value& container, const value& item, work& budget) {
   reject(std::string("nothing is in ") + container.type_name());
 }
 
+std::int64_t character_count(const text& subject, work& budget) {
+  budget.spend(subject.size());
+  std::int64_t count = 0;
+  for (std::size_t at = 0; at < subject.size(); at += utf8_at(subject.bytes, at).length) ++count;
+  return count;
+}
+
 list items_of(const value& subject, work& budget) {
   list out;
   if (const list* items = subject.as_list()) {
@@ -466,6 +473,11 @@ list items_of(const value& subject, work& budget) {
     return out;
   }
   if (const text* bytes = subject.as_text()) {
+    if (bytes->size() > max_listed_bytes) {
+      reject("text of " + std::to_string(bytes->size()) + " bytes is taken apart, the limit is " +
+                 std::to_string(max_listed_bytes),
+             errc::malformed);
+    }
     const std::vector<std::size_t> begins = characters(*bytes, budget);
     budget.spend(bytes->size() * 64);
     for (std::size_t i = 0; i + 1 < begins.size(); ++i)

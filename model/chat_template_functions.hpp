@@ -25,7 +25,10 @@ value call_method(const value& subject, std::string_view name, const arguments& 
 
 /// `a in b`
 bool contains(const value& container, const value& item, work& budget);
-/// What a loop over `subject` goes through.
+/// Python counts characters, not bytes.
+std::int64_t character_count(const text& subject, work& budget);
+/// What a loop over `subject` goes through. Rejects long text: a value for each character takes a hundred
+/// times more.
 list items_of(const value& subject, work& budget);
 value item_at(const value& subject, const value& index, work& budget);
 value slice_of(const value& subject, const value& begin, const value& end, const value& step, work& budget);

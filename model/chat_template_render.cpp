@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "model/unicode_text.hpp"
+
 namespace yolk::model::jinja {
 
 namespace {
@@ -175,41 +177,68 @@ renderer::flow renderer::execute(const node& statement, text& out) {
   }
 }
 
-renderer::flow renderer::loop(const node& statement, text& out) {
-  list items = items_of(evaluate(*statement.items[0]), budget_);
-  if (statement.items[1]) {
-    list kept;
-    scopes_.emplace_back();
-    for (const value& item : items) {
-      scopes_.back().clear();
-      bind(statement.names, item);
-      if (evaluate(*statement.items[1]).truthy()) kept.push_back(item);
-    }
-    scopes_.pop_back();
-    items = std::move(kept);
+list renderer::kept_items(const node& statement, const value& subject) {
+  list items = items_of(subject, budget_);
+  if (!statement.items[1]) return items;
+  list kept;
+  scopes_.emplace_back();
+  for (const value& item : items) {
+    scopes_.back().clear();
+    bind(statement.names, item);
+    if (evaluate(*statement.items[1]).truthy()) kept.push_back(item);
   }
+  scopes_.pop_back();
+  return kept;
+}
+
+renderer::flow renderer::loop(const node& statement, text& out) {
+  const value subject = evaluate(*statement.items[0]);
+  if (subject.as_text() && !statement.items[1]) return character_loop(statement, *subject.as_text(), out);
+  const list items = kept_items(statement, subject);
   if (items.empty()) return execute(statement.bodies[1], out);
   const auto count = static_cast<std::int64_t>(items.size());
   flow after = flow::on;
-  for (std::int64_t i = 0; i < count && after == flow::on; ++i) {
+  for (std::int64_t i = 0; i < count && after != flow::leave; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    budget_.spend(256);
-    scopes_.emplace_back();
-    bind(statement.names, items[at]);
-    scopes_.back().emplace_back("loop", object{{"index", i + 1},
-                                               {"index0", i},
-                                               {"first", i == 0},
-                                               {"last", i + 1 == count},
-                                               {"length", count},
-                                               {"revindex", count - i},
-                                               {"revindex0", count - i - 1},
-                                               {"previtem", i == 0 ? value() : items[at - 1]},
-                                               {"nextitem", i + 1 == count ? value() : items[at + 1]}});
-    after = execute(statement.bodies[0], out);
-    scopes_.pop_back();
-    if (after == flow::next) after = flow::on;
+    after =
+        round(statement, items[at],
+              {i, count, i == 0 ? value() : items[at - 1], i + 1 == count ? value() : items[at + 1]}, out);
   }
   return flow::on;
+}
+
+/// Some templates go through a content letter by letter, looking for images in it: without a list of 16
+/// million values.
+renderer::flow renderer::character_loop(const node& statement, const text& subject, text& out) {
+  const auto count = character_count(subject, budget_);
+  if (count == 0) return execute(statement.bodies[1], out);
+  flow after = flow::on;
+  std::size_t at = 0;
+  for (std::int64_t i = 0; i < count && after != flow::leave; ++i) {
+    const std::size_t length = utf8_at(subject.bytes, at).length;
+    after = round(statement, subject.part(at, length), {i, count, {}, {}}, out);
+    at += length;
+  }
+  return flow::on;
+}
+
+renderer::flow renderer::round(const node& statement, const value& item, const place& where, text& out) {
+  budget_.spend(256);
+  const auto& [i, count, previous, next] = where;
+  scopes_.emplace_back();
+  bind(statement.names, item);
+  scopes_.back().emplace_back("loop", object{{"index", i + 1},
+                                             {"index0", i},
+                                             {"first", i == 0},
+                                             {"last", i + 1 == count},
+                                             {"length", count},
+                                             {"revindex", count - i},
+                                             {"revindex0", count - i - 1},
+                                             {"previtem", previous},
+                                             {"nextitem", next}});
+  const flow after = execute(statement.bodies[0], out);
+  scopes_.pop_back();
+  return after;
 }
 
 void renderer::bind(const std::vector<std::string>& names, const value& item) {

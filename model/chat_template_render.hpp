@@ -28,7 +28,16 @@ class renderer {
 
   flow execute(const body& statements, text& out);
   flow execute(const node& statement, text& out);
+  struct place {
+    std::int64_t index;
+    std::int64_t count;
+    value previous;
+    value next;
+  };
   flow loop(const node& statement, text& out);
+  flow character_loop(const node& statement, const text& subject, text& out);
+  flow round(const node& statement, const value& item, const place& where, text& out);
+  list kept_items(const node& statement, const value& subject);
   void write(const value& subject, text& out);
   void assign(const node& target, value result);
 

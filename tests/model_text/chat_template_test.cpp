@@ -246,6 +246,8 @@ TEST_CASE("names set in a loop end with it, macros have names of their own, and 
                  {}) == "11,23");
   CHECK(rendered("{% for i in [] %}x{% else %}none{% endfor %}", {}) == "none");
   CHECK(rendered("{% for k, v in {'a': 1, 'b': 2}.items() %}{{ k }}{{ v }}{% endfor %}", {}) == "a1b2");
+  CHECK(rendered("{% for c in 'a\u00E9' %}{{ loop.index }}{{ c }}{{ loop.last }}{% endfor %}", {}) ==
+        "1aFalse2\u00E9True");
   CHECK(rendered("{% set x %}in{{ 1 }}{% endset %}{{ x }}", {}) == "in1");
 }
 
@@ -266,6 +268,23 @@ TEST_CASE("a template that is not supported is named, with what is missing") {
       chat_template::recognise(*tokenizer::parse(test::byte_level_file({}).json(), "", "small"));
   REQUIRE_FALSE(empty);
   CHECK(empty.error().code == errc::unsupported);
+}
+
+TEST_CASE("a message of 16 MiB is rendered and encoded, letter by letter too") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::size_t size = 1 << 20;
+#else
+  constexpr std::size_t size = 16 << 20;
+#endif
+  const messages list = {{"user", std::string(size, 'x')}};
+  CHECK(made(chatml)->encode(list, {}).value().size() > size);
+  const std::string looking =
+      "{% for m in messages %}{% for c in m.content %}{% if c == 'i' %}i{% endif %}{% endfor %}{{ m.content "
+      "}}{% endfor %}";
+  const auto prompt = made(looking)->render(list, {});
+  // Within the limit on work or refused by it, but not out of memory.
+  if (prompt) CHECK(prompt->size() == size);
+  if (!prompt) CHECK(prompt.error().message.find("more work than its limit") != std::string::npos);
 }
 
 TEST_CASE("a template made to hurt ends in an error") {
