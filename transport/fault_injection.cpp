@@ -35,7 +35,9 @@ core::time_point after(core::time_point now, core::duration wait) {
 }  // namespace
 
 faulty_engine::faulty_engine(std::unique_ptr<transfer_engine> inner, const fault_plan& plan)
-    : inner_(std::move(inner)), plan_(plan), random_(plan.seed), thread_([this] { run(); }) {
+    : owned_(std::move(inner)), inner_(owned_.get()), plan_(plan), random_(plan.seed), thread_([this] {
+        run();
+      }) {
   YOLK_INVARIANT(inner_->region().size() > scratch_bytes, inner_->region().size());
 }
 
@@ -49,6 +51,7 @@ faulty_engine::~faulty_engine() {
   for (auto& [when, left] : schedule_) {
     left.what.done(core::failure<errc>{errc::stopped, "the engine ended"});
   }
+  owned_.reset();  // its last completions still use the other members
 }
 
 std::span<std::byte> faulty_engine::region() {

@@ -86,7 +86,8 @@ class faulty_engine final : public transfer_engine {
   void spoil_put(const call& asked, const blemish& where, result<transfer_report> outcome);
   void run();
 
-  const std::unique_ptr<transfer_engine> inner_;
+  std::unique_ptr<transfer_engine> owned_;
+  transfer_engine* const inner_;  // what owned_ holds, also while it ends
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   fault_plan plan_;
