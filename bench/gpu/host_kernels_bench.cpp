@@ -3,6 +3,8 @@
 //   host_kernels_bench --benchmark_filter='gemm/avx512/.*threads:2'
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -16,6 +18,7 @@
 
 #include "core/bfloat16.hpp"
 #include "core/random.hpp"
+#include "gpu/host/aligned_buffer.hpp"
 #include "gpu/host/host_platform.hpp"
 #include "gpu/host/kernel_table.hpp"
 
@@ -127,6 +130,58 @@ void attention(benchmark::State& state, instruction_set isa, unsigned threads, a
       Counter(4.0 * s.sequences * s.context * s.kv_heads * s.head_dim, Counter::kIsIterationInvariantRate);
 }
 
+/// Decode steps of one row, back to back, each through `layers` layers of a small model's widest matrix; with
+/// `prefill` a second device does the same with 512 rows all the while. The time is a decode step's, waiting
+/// included.
+void turns(benchmark::State& state, std::size_t layers, bool prefill) {
+  const auto platform = *make_host_platform({});
+  const gemm_shape shape = {512, 9728, 1024};
+  const std::vector<std::uint16_t> values(shape.outputs * shape.inputs, 0x3c01);
+  const matrix_view view = {
+      .data = values.data(), .type = dtype::bf16, .rows = shape.outputs, .columns = shape.inputs};
+  std::vector<std::shared_ptr<const weight_matrix>> weights;
+  for (std::size_t i = 0; i < layers; ++i) weights.push_back(*platform->pack({&view, 1}));
+  const std::vector<float> x = random_floats(shape.rows * shape.inputs);
+  const auto step = [&](device& on, step_class kind, std::size_t rows, std::vector<float>& y) {
+    on.begin_step(kind);
+    for (const auto& matrix : weights) {
+      on.gemm({.x = x.data(),
+               .x_stride = shape.inputs,
+               .weights = matrix.get(),
+               .y = y.data(),
+               .y_stride = shape.outputs,
+               .row_count = rows});
+    }
+    on.end_step();
+  };
+  std::atomic<bool> stop = false;
+  std::atomic<std::size_t> prefilled = 0;
+  std::thread prefiller([&] {
+    const auto device = *platform->create_device();
+    std::vector<float> y(shape.rows * shape.outputs);
+    while (prefill && !stop) {
+      step(*device, step_class::prefill, shape.rows, y);
+      ++prefilled;
+    }
+  });
+  const auto device = *platform->create_device();
+  std::vector<float> y(shape.outputs);
+  double longest = 0.0;
+  const auto begin = std::chrono::steady_clock::now();
+  auto last = begin;
+  for (auto _ : state) {
+    step(*device, step_class::decode, 1, y);
+    const auto now = std::chrono::steady_clock::now();
+    longest = std::max(longest, std::chrono::duration<double>(now - last).count());
+    last = now;
+  }
+  const double rows = static_cast<double>(shape.rows * prefilled.load());
+  state.counters["longest_gap_ms"] = longest * 1e3;
+  state.counters["prefill_rows_per_s"] = rows / std::chrono::duration<double>(last - begin).count();
+  stop = true;
+  prefiller.join();
+}
+
 void pack(benchmark::State& state, dtype type, unsigned threads, std::size_t rows) {
   const auto platform = *make_host_platform({.thread_count = threads});
   const std::size_t columns = 1024;
@@ -158,24 +213,22 @@ void peak(benchmark::State& state, const kernel_table& kernels, unsigned threads
 
 /// What memory gives at most to plain reads.
 void memory_read(benchmark::State& state, unsigned threads) {
-  const std::vector<std::uint64_t> memory(cycled_bytes / 8 * 2, 1);
+  const aligned_buffer memory = aligned_buffer::allocate(2 * cycled_bytes);
+  std::memset(memory.data(), 1, memory.bytes());
   for (auto _ : state) {
     on_threads(threads, [&](unsigned thread) {
-      const std::size_t part = memory.size() / threads;
-      const std::uint64_t* from = memory.data() + part * thread;
+      const std::size_t words = memory.bytes() / 8 / threads;
+      const std::uint64_t* from = static_cast<const std::uint64_t*>(memory.data()) + words * thread;
       std::uint64_t sums[8] = {};
-      for (std::size_t i = 0; i + 64 <= part; i += 64) {
+      for (std::size_t i = 0; i + 8 <= words; i += 8) {
         __builtin_prefetch(from + i + 512);
-        for (std::size_t line = 0; line < 64; line += 8) {
-          for (std::size_t j = 0; j < 8; ++j) sums[j] += from[i + line + j];
-          __builtin_prefetch(from + i + 512 + line);
-        }
+        for (std::size_t j = 0; j < 8; ++j) sums[j] += from[i + j];
       }
       benchmark::DoNotOptimize(sums);
     });
   }
-  state.counters["bytes"] = benchmark::Counter(static_cast<double>(memory.size() * 8),
-                                               benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["bytes"] =
+      benchmark::Counter(static_cast<double>(memory.bytes()), benchmark::Counter::kIsIterationInvariantRate);
 }
 
 /// Several runs, of which the fastest says what the code can do and the others what the neighbours did.
@@ -245,11 +298,16 @@ int main(int argc, char** argv) {
       add_gemm(name, set, threads);
       add_attention(name, set, threads);
     }
-    benchmark::RegisterBenchmark(("gemm/" + name + "/small").c_str(), gemm, set, 2u, gemm_shape{8, 128, 128});
+    benchmark::RegisterBenchmark(("gemm/" + name + "/small").c_str(), gemm, set, 2u, gemm_shape{8, 128, 128})
+        ->UseRealTime();
     benchmark::RegisterBenchmark(("attention/" + name + "/small").c_str(), attention, set, 2u,
-                                 attention_shape{2, 4, 40, 4, 2, 64});
+                                 attention_shape{2, 4, 40, 4, 2, 64})
+        ->UseRealTime();
   }
-  benchmark::RegisterBenchmark("pack/small", pack, dtype::f32, 2u, std::size_t{128});
+  benchmark::RegisterBenchmark("pack/small", pack, dtype::f32, 2u, std::size_t{128})->UseRealTime();
+  benchmark::RegisterBenchmark("turns/decode_alone", turns, std::size_t{24}, false)->UseRealTime();
+  benchmark::RegisterBenchmark("turns/decode_beside_prefill", turns, std::size_t{24}, true)->UseRealTime();
+  benchmark::RegisterBenchmark("turns/small", turns, std::size_t{2}, true)->UseRealTime();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

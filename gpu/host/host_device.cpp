@@ -16,6 +16,8 @@ constexpr std::size_t pack_elements = std::size_t{8} << 10;
 /// Products of a GEMM piece at most: about 2 ms on one core at 50 G products a second. The longest piece is
 /// what a waiting decode step waits for beyond its share (see turn_order).
 constexpr std::size_t piece_products = std::size_t{100} << 20;
+/// Sharing a widened key among fewer (row, query head) pairs than this costs more than it helps.
+constexpr std::size_t min_attention_pairs = 16;
 /// Pieces for each thread at least, where the shape allows, so that none waits long for the last one.
 constexpr std::size_t pieces_per_thread = 4;
 
@@ -46,10 +48,11 @@ std::size_t segment_bytes(const kv_layer_view& kv) {
   return std::size_t{kv.block_tokens} * kv.head_dim * 2;
 }
 
-/// Rows of one attention tile: all query heads of a KV head (or max_attention_pairs of them) times this many
-/// rows.
-std::size_t tile_rows(std::size_t heads) {
-  return std::max<std::size_t>(1, max_attention_pairs / heads);
+/// Rows of one attention tile, all query heads of a KV head (or max_attention_pairs of them) each: as many as
+/// share a widened key, fewer where the context is so long that the piece would hold up a decode step.
+std::size_t tile_rows(const kv_layer_view& kv, std::size_t heads, std::size_t context) {
+  const std::size_t pairs = piece_products / (2 * context * kv.head_dim);
+  return std::max<std::size_t>(1, std::clamp(pairs, min_attention_pairs, max_attention_pairs) / heads);
 }
 
 }  // namespace
@@ -194,14 +197,18 @@ void host_device::rope_scatter(const rope_scatter_args& args) {
 void host_device::list_attention_tiles(const paged_attention_args& args) {
   const auto heads =
       std::min<std::size_t>(max_attention_pairs, args.query_head_count / args.kv.kv_head_count);
-  const auto step = static_cast<std::uint32_t>(tile_rows(heads));
   rows_.clear();
   for (std::uint32_t s = 0; s < args.spans.size(); ++s) {
-    check_span(args.spans[s], args.kv);
-    for (std::uint32_t i = 0; i < args.spans[s].row_count; i += step)
-      rows_.push_back({.span = s, .index = i});
+    const row_span& span = args.spans[s];
+    check_span(span, args.kv);
+    const std::size_t context = std::size_t{span.first_position} + span.row_count;
+    const auto step =
+        static_cast<std::uint32_t>(tile_rows(args.kv, heads, std::max<std::size_t>(1, context)));
+    for (std::uint32_t i = 0; i < span.row_count; i += step) {
+      rows_.push_back({.span = s, .index = i, .count = std::min(step, span.row_count - i)});
+    }
   }
-  std::sort(rows_.begin(), rows_.end(), [&](const span_row& a, const span_row& b) {
+  std::sort(rows_.begin(), rows_.end(), [&](const span_rows& a, const span_rows& b) {
     return args.spans[a.span].first_position + a.index > args.spans[b.span].first_position + b.index;
   });
 }
@@ -222,7 +229,7 @@ void host_device::attention_piece_of(const paged_attention_args& args, std::size
   const kv_layer_view& kv = args.kv;
   const std::size_t group = args.query_head_count / kv.kv_head_count;
   const std::size_t parts = divide_up(group, max_attention_pairs);
-  const span_row& tile = rows_[piece / (kv.kv_head_count * parts)];
+  const span_rows& tile = rows_[piece / (kv.kv_head_count * parts)];
   const std::size_t kv_head = piece / parts % kv.kv_head_count;
   const std::size_t first_head = piece % parts * max_attention_pairs;
   const std::size_t heads = std::min(max_attention_pairs, group - first_head);
@@ -232,12 +239,10 @@ void host_device::attention_piece_of(const paged_attention_args& args, std::size
       (std::size_t{span.first_row} + tile.index) * row_stride + (kv_head * group + first_head) * kv.head_dim;
   const auto* layer = reinterpret_cast<const unsigned char*>(kv.pool) + kv.layer_offset_bytes;
   const unsigned char* keys = layer + kv_head * 2 * segment_bytes(kv);
-  const std::size_t rows =
-      std::min(tile_rows(std::min(max_attention_pairs, group)), std::size_t{span.row_count} - tile.index);
   cores_->kernels.attention({.q = args.q + offset,
                              .out = args.out + offset,
                              .row_stride = row_stride,
-                             .row_count = rows,
+                             .row_count = tile.count,
                              .head_count = heads,
                              .head_dim = kv.head_dim,
                              .scale = args.scale,

@@ -59,10 +59,11 @@ class host_device final : public device {
   void swiglu(const swiglu_args& args) override;
 
  private:
-  /// A row of a ragged batch, by span and index within it.
-  struct span_row {
+  /// Rows of a ragged batch, by span and index within it.
+  struct span_rows {
     std::uint32_t span = 0;
     std::uint32_t index = 0;
+    std::uint32_t count = 1;
   };
 
   const void* pack_rows(const gemm_args& args, const row_groups& groups);
@@ -74,8 +75,8 @@ class host_device final : public device {
 
   std::shared_ptr<host_cores> cores_;
   std::optional<host_turnstile::ticket> turn_;
-  aligned_buffer packed_rows_;  ///< activations of the GEMM in progress; grows to the largest step
-  std::vector<span_row> rows_;  ///< rows, or first rows of tiles, of the call in progress
+  aligned_buffer packed_rows_;   ///< activations of the GEMM in progress; grows to the largest step
+  std::vector<span_rows> rows_;  ///< rows, or tiles of them, of the call in progress
 };
 
 }  // namespace yolk::gpu::host

@@ -1,7 +1,11 @@
 #include "gpu/host/thread_team.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
-#include <set>
+#include <fstream>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -75,6 +79,46 @@ TEST_CASE("a stop from the start runs nothing") {
   CHECK(alone.run(
             3, 9, [&](std::uint32_t, unsigned) { ++runs; }, [] { return true; }) == 3);
   CHECK(runs == 0);
+}
+
+namespace {
+
+/// As /proc has it: R runs or would, S sleeps.
+char thread_state(pid_t thread) {
+  std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string line;
+  std::getline(stat, line);
+  const std::size_t name_end = line.rfind(')');
+  return name_end == std::string::npos ? '?' : line.at(name_end + 2);
+}
+
+void wait_until_asleep(pid_t thread) {
+  while (thread_state(thread) != 'S') std::this_thread::yield();
+}
+
+}  // namespace
+
+TEST_CASE("whoever waits falls asleep: the caller for a long piece, a helper for the next job") {
+  // Polled without a time limit of its own: a thread that spins for ever lets the test run into ctest's.
+  thread_team team(2);
+  const pid_t caller = gettid();
+  std::atomic<pid_t> helper = 0;
+  team.run(
+      0, 2,
+      [&](std::uint32_t, unsigned thread) {
+        if (thread == 0) {
+          while (helper == 0) std::this_thread::yield();
+        } else {
+          helper = gettid();
+          wait_until_asleep(caller);
+        }
+      },
+      never);
+  wait_until_asleep(helper);
+  std::atomic<int> runs = 0;
+  team.run(
+      0, 8, [&](std::uint32_t, unsigned) { ++runs; }, never);
+  CHECK(runs == 8);
 }
 
 TEST_CASE("a platform refuses an absurd thread count and a negative share") {
