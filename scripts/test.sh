@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Builds and runs all tests:  scripts/test.sh [PRESET] [arguments of ctest]      (default preset: release)
+# The presets dev (ASan, UBSan) and tsan run the same suite under sanitizers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=release
+case ${1:-} in release | dev | tsan) preset=$1; shift ;; esac
+scripts/build.sh "$preset"
+# One at a time: tests of speed-sensitive parts share two cores badly.
+ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "$@"
