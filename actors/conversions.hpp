@@ -26,7 +26,7 @@ capnp::Data::Reader as_data(const std::vector<Number>& numbers) {
 template <class Number>
 std::vector<Number> numbers_of(capnp::Data::Reader data) {
   std::vector<Number> numbers(data.size() / sizeof(Number));
-  std::memcpy(numbers.data(), data.begin(), numbers.size() * sizeof(Number));
+  if (!numbers.empty()) std::memcpy(numbers.data(), data.begin(), numbers.size() * sizeof(Number));
   return numbers;
 }
 

@@ -70,7 +70,7 @@ caf::behavior gateway_state::start(int listening_socket, std::shared_ptr<const s
   random_ = core::random_source(random_seed);
   listener_ = self_->add_doorman(listening_socket);
   self_->set_down_handler([this](caf::down_msg& down) { session_down(down); });
-  self_->delayed_send(self_, tick_interval, messages::tick_atom::value);
+  tick_later();
   return {
       [this](const caf::io::new_connection_msg& event) { accept(event.handle); },
       [this](const caf::io::new_data_msg& event) { receive(event); },
@@ -209,7 +209,7 @@ health_window gateway_state::recent_health() const {
 }
 
 void gateway_state::tick() {
-  self_->delayed_send(self_, tick_interval, messages::tick_atom::value);
+  tick_later();
   const core::time_point time = now();
   // Looking after one may end it, so the numbers are taken first.
   std::vector<std::uint64_t> open;
@@ -218,6 +218,12 @@ void gateway_state::tick() {
   finish_draining();
   for (const std::uint64_t number : open)
     if (const auto found = clients_.find(number); found != clients_.end()) look_after(found->second, time);
+}
+
+void gateway_state::tick_later() {
+  // Without a sender: CAF 0.17.6 never empties a dead broker's mailbox, and a message of its own there would
+  // keep it alive for good.
+  caf::delayed_anon_send(caf::actor(self_), tick_interval, messages::tick_atom::value);
 }
 
 void gateway_state::look_after(client_connection& client, core::time_point time) {

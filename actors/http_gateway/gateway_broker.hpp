@@ -46,6 +46,7 @@ class gateway_state {
   void session_down(const caf::down_msg& down);
   void change_peers(const messages::peers_changed& changed, session_peers fresh);
   void tick();
+  void tick_later();
   void look_after(client_connection& client, core::time_point now);
   caf::response_promise drain();
   [[nodiscard]] messages::actor_status status(const messages::status_request& question) const;

@@ -288,7 +288,11 @@ void generation_session::record(const generation::arrival& what, core::time_poin
 }
 
 void generation_session::tell_choice(choice& which) {
-  if (auto delta = which.take_delta()) output(writer_->add(*delta, generation_->usage()));
+  const auto delta = which.take_delta();
+  if (!delta) return;
+  // Counting is over all choices, so it is done only for those who want to see it each time.
+  const bool counted = generation_->plan().request.continuous_usage;
+  output(writer_->add(*delta, counted ? generation_->usage() : http::usage{}));
 }
 
 void generation_session::finish_if_complete() {
