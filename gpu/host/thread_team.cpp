@@ -76,11 +76,15 @@ std::uint32_t thread_team::run_erased(std::uint32_t first, std::uint32_t count, 
     for (; piece < count && !stop.call(stop.context); ++piece) work.call(work.context, piece, 0);
     return piece;
   }
-  call_.store(work.call, std::memory_order_relaxed);
-  context_.store(work.context, std::memory_order_relaxed);
-  count_.store(count, std::memory_order_relaxed);
-  ended_.store(0, std::memory_order_relaxed);
   const std::uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
+  // A helper may be about to find that the job before has no pieces left. It must not compare that job's
+  // claims with this one's count: so those claims are closed before anything of the description changes.
+  // Whoever reads a part of the new description (release here, acquire there) fails in its compare-exchange.
+  claims_.store(claims_of(generation - 1, UINT32_MAX), std::memory_order_relaxed);
+  call_.store(work.call, std::memory_order_release);
+  context_.store(work.context, std::memory_order_release);
+  count_.store(count, std::memory_order_release);
+  ended_.store(0, std::memory_order_relaxed);
   claims_.store(claims_of(generation, first), std::memory_order_release);
   // Sequentially consistent with the sleepers' count: either a helper sees the new generation before it
   // sleeps, or it is seen here and woken.
@@ -108,8 +112,8 @@ bool thread_team::claim(std::uint32_t generation, std::uint32_t& piece, erased_w
   for (;;) {
     if (static_cast<std::uint32_t>(claims >> 32) != generation) return false;
     piece = static_cast<std::uint32_t>(claims);
-    if (piece >= count_.load(std::memory_order_relaxed)) return false;
-    work = {call_.load(std::memory_order_relaxed), context_.load(std::memory_order_relaxed)};
+    if (piece >= count_.load(std::memory_order_acquire)) return false;
+    work = {call_.load(std::memory_order_acquire), context_.load(std::memory_order_acquire)};
     if (claims_.compare_exchange_weak(claims, claims + 1, std::memory_order_acq_rel,
                                       std::memory_order_acquire)) {
       return true;

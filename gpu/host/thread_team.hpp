@@ -61,9 +61,9 @@ class thread_team {
   void helper(unsigned thread);
   std::uint32_t wait_for_job(std::uint32_t seen);
 
-  // A job is published by writing its description and then claims_ = (generation, next piece) with release. A
-  // claim is a compare-exchange on claims_: it succeeds only while that generation still has unclaimed
-  // pieces, hence while its description is still the one that was read.
+  // A job is published by closing the claims of the one before, writing its description and then claims_ =
+  // (generation, next piece) with release. A claim is a compare-exchange on claims_: it succeeds only while
+  // that generation still has unclaimed pieces, hence while its description is still the one that was read.
   std::atomic<std::uint64_t> claims_{0};
   std::atomic<std::uint32_t> count_{0};
   std::atomic<void (*)(void*, std::uint32_t, unsigned)> call_{nullptr};

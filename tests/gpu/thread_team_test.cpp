@@ -34,6 +34,24 @@ TEST_CASE("every piece runs exactly once, job after job") {
   }
 }
 
+TEST_CASE("a helper that is late for a short job takes no piece of the longer one that follows") {
+  // Tiny pieces, so that the caller publishes the next job while helpers still look for pieces of the last. A
+  // piece too many also leaves the caller waiting for ever.
+  for (const unsigned threads : {2u, 4u}) {
+    CAPTURE(threads);
+    thread_team team(threads);
+    std::atomic<std::uint64_t> ran = 0;
+    std::uint64_t wanted = 0;
+    const auto work = [&](std::uint32_t, unsigned) { ran.fetch_add(1, std::memory_order_relaxed); };
+    for (std::uint32_t job = 0; job < 200000; ++job) {
+      const std::uint32_t count = job % 2 == 0 ? 2 : 12;
+      team.run(0, count, work, never);
+      wanted += count;
+      REQUIRE(ran == wanted);
+    }
+  }
+}
+
 TEST_CASE("no two pieces at a time share a thread's number") {
   thread_team team(4);
   std::vector<std::atomic<int>> busy(4);
