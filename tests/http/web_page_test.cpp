@@ -11,10 +11,26 @@
 
 using namespace yolk::http;
 
-TEST_CASE("the program carries the page byte for byte") {
-  std::ifstream file(YOLK_SOURCE_DIR "/http/web/index.html", std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+namespace {
+
+std::string read_web_file(const std::string& name) {
+  std::ifstream file(YOLK_SOURCE_DIR "/http/web/" + name, std::ios::binary);
+  REQUIRE_MESSAGE(file, name);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+TEST_CASE("the program carries the page byte for byte, with the files that it includes") {
+  auto text = read_web_file("index.html");
+  for (const std::string name : {"style.css", "helpers.js", "chat.js", "picture.js", "numbers.js"}) {
+    const auto line = "@include " + name + "@\n";
+    const auto place = text.find(line);
+    REQUIRE_MESSAGE(place != std::string::npos, name);
+    text.replace(place, line.size(), read_web_file(name));
+  }
   REQUIRE(text.size() > 10'000);
+  CHECK(text.find("@include ") == std::string::npos);
   CHECK(web_page() == text);
 }
 

@@ -7,7 +7,8 @@ import http from 'node:http';
 
 import {Browser} from './browser.mjs';
 
-const html = fs.readFileSync(new URL('../../../http/web/index.html', import.meta.url));
+const file = (name) => fs.readFileSync(new URL('../../../http/web/' + name, import.meta.url), 'utf8');
+const html = file('index.html').replace(/@include (.*)@\n/g, (line, name) => file(name));
 const policy = "default-src 'self' 'unsafe-inline'";
 
 // ---------------------------------------------------------------- the server
