@@ -18,9 +18,9 @@
 
 namespace yolk::model {
 
-/// One sequence's part of a step: `tokens` are computed at positions first_position ..; KV of earlier positions is in
-/// `blocks` already, that of these is written there. Where `samplers` is not empty, each chooses one token from the
-/// logits of the last row (several: the n > 1 choices of one prompt).
+/// One sequence's part of a step: `tokens` are computed at positions first_position ..; KV of earlier
+/// positions is in `blocks` already, that of these is written there. Where `samplers` is not empty, each
+/// chooses one token from the logits of the last row (several: the n > 1 choices of one prompt).
 struct step_slice {
   std::vector<core::token_id> tokens;
   std::uint32_t first_position = 0;
@@ -40,8 +40,8 @@ struct step_result {
   core::duration elapsed{};
 };
 
-/// Runs steps one after another, away from the caller's thread, and tells when each is done. The worker's actor asks;
-/// the host and CUDA devices compute; the simulated device waits.
+/// Runs steps one after another, away from the caller's thread, and tells when each is done. The worker's
+/// actor asks; the host and CUDA devices compute; the simulated device waits.
 class step_executor {
  public:
   /// Called on the executor's thread as soon as the KV of `layer` of this step is complete in the blocks.

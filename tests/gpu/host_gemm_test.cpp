@@ -141,8 +141,7 @@ TEST_CASE("AVX2 and AVX-512 multiply to the same bits") {
   CHECK(same_bits(results[0].data(), results[1].data(), results[0].size()));
 }
 
-TEST_CASE(
-    "activations that are no bf16 numbers keep float precision, or bf16's where numerics says so") {
+TEST_CASE("activations that are no bf16 numbers keep float precision, or bf16's where numerics says so") {
   for_every_isa([&](instruction_set isa) {
     core::random_source random(seed);
     problem p(random, {9, 64, 256});
