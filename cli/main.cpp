@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 
 #include "cli/chat_command.hpp"
 #include "cli/inspect.hpp"
@@ -7,15 +8,30 @@
 #include "cli/version.hpp"
 #include "transport/process.hpp"
 
+namespace {
+
+constexpr const char* what_serve_does = "Serve a model over an OpenAI-compatible HTTP API";
+
+/// `yolk serve …`: argv[0] is "serve".
+int serve(int argc, char** argv) {
+  CLI::App app{what_serve_does, "yolk serve"};
+  yolk::cli::serve_options options;
+  yolk::cli::declare_serve(app, options);
+  CLI11_PARSE(app, argc, argv);
+  return yolk::cli::run_serve(options);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   yolk::transport::prepare_process();
+  if (argc > 1 && std::string_view(argv[1]) == "serve") return serve(argc - 1, argv + 1);
   CLI::App app{"yolk serves large language models with the KV cache at its centre."};
   app.set_version_flag("--version", std::string("yolk ") + yolk::cli::version());
   app.require_subcommand(1);
   app.fallthrough(false);
 
-  yolk::cli::serve_options serve;
-  auto* serve_command = yolk::cli::add_serve(app, serve);
+  app.add_subcommand("serve", what_serve_does);  // for the list of commands; serve() above has its options
   yolk::cli::chat_options chat;
   auto* chat_command = yolk::cli::add_chat(app, chat);
   auto* model = app.add_subcommand("model", "Look at models");
@@ -28,7 +44,6 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& problem) {
     return app.exit(problem);
   }
-  if (serve_command->parsed()) return yolk::cli::run_serve(serve);
   if (chat_command->parsed()) return yolk::cli::run_chat(chat);
   if (inspect_command->parsed()) return yolk::cli::run_inspect(inspect);
   return 2;

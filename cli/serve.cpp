@@ -63,10 +63,11 @@ sigset_t block_signals() {
 
 }  // namespace
 
-CLI::App* add_serve(CLI::App& app, serve_options& options) {
-  auto* serve = app.add_subcommand("serve", "Serve a model over an OpenAI-compatible HTTP API");
+void declare_serve(CLI::App& serve_app, serve_options& options) {
+  auto* serve = &serve_app;
   auto& node = options.node;
   serve->set_config("--config", "", "Read options from a file (TOML or INI; keys as the long options)");
+  serve->allow_config_extras(CLI::config_extras_mode::error);  // a misspelt key is not a default
   serve->add_option("--host", node.gateway.host, "Address to listen on")->capture_default_str();
   serve->add_option("--port", node.gateway.port, "Port to listen on; 0 = any free one")
       ->capture_default_str();
@@ -115,7 +116,8 @@ CLI::App* add_serve(CLI::App& app, serve_options& options) {
       ->check(CLI::Range(0, 100000))
       ->capture_default_str();
   serve->add_option("--api-keys", options.api_keys_file, "File of API keys: KEY [TENANT] a line");
-  return serve;
+  serve->add_option("--cors-origin", node.gateway.cors_origin,
+                    "Origin whose pages may call from a browser; * = all (default: none)");
 }
 
 int run_serve(const serve_options& given) {

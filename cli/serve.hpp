@@ -21,8 +21,9 @@ struct serve_options {
   double prefill_share = 1.0;
 };
 
-/// Declares `yolk serve` with all its options, each also settable in the file that --config names.
-CLI::App* add_serve(CLI::App& app, serve_options& options);
+/// Declares the options of `yolk serve`, each also settable in the file that --config names. The App must be
+/// a command line of its own: CLI11 reads no file for a subcommand.
+void declare_serve(CLI::App& serve, serve_options& options);
 /// Serves until SIGINT or SIGTERM. The exit code.
 int run_serve(const serve_options& options);
 

@@ -1,0 +1,74 @@
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "cli/serve.hpp"
+
+using namespace yolk;
+
+namespace {
+
+/// A file of options that is gone with the test.
+class options_file {
+ public:
+  explicit options_file(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() /
+              ("yolk_serve_options_" + std::to_string(::getpid()) + ".toml")) {
+    std::ofstream(path_) << text;
+  }
+  ~options_file() { std::filesystem::remove(path_); }
+  options_file(const options_file&) = delete;
+  options_file& operator=(const options_file&) = delete;
+  [[nodiscard]] std::string name() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+cli::serve_options parse(std::vector<std::string> arguments) {
+  CLI::App app;
+  cli::serve_options options;
+  cli::declare_serve(app, options);
+  app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("options come from the file that --config names, and the command line wins over it") {
+  const options_file file(
+      "# an operator's file\n"
+      "host = \"0.0.0.0\"\n"
+      "port = 9000\n"
+      "prefill-workers = 2\n"
+      "decode-kv = \"3GiB\"\n"
+      "prefill-share = 0.5\n"
+      "api-keys = \"/etc/yolk/keys\"\n");
+  const auto options = parse({"--config", file.name(), "--port", "9001"});
+  CHECK(options.node.gateway.host == "0.0.0.0");
+  CHECK(options.node.gateway.port == 9001);
+  CHECK(options.node.prefill_workers == 2);
+  CHECK(options.node.decode_workers == 1);
+  CHECK(options.node.decode_kv_bytes == std::uint64_t{3} << 30);
+  CHECK(options.prefill_share == 0.5);
+  CHECK(options.api_keys_file == "/etc/yolk/keys");
+}
+
+TEST_CASE("a key that is no option, a value out of range and a missing file are errors") {
+  const options_file misspelt("prefil-workers = 2\n");
+  CHECK_THROWS_AS(parse({"--config", misspelt.name()}), CLI::ConfigError);
+  const options_file absurd("block-tokens = 17\n");
+  CHECK_THROWS_AS(parse({"--config", absurd.name()}), CLI::ValidationError);
+  CHECK_THROWS_AS(parse({"--config", "/nowhere/yolk.toml"}), CLI::FileError);
+}
+
+TEST_CASE("sizes are written with binary suffixes") {
+  CHECK(parse({"--cache-dram", "512MiB"}).node.cache_dram_bytes == std::uint64_t{512} << 20);
+  CHECK(parse({"--cache-dram", "4096"}).node.cache_dram_bytes == 4096);
+  CHECK_THROWS_AS(parse({"--cache-dram", "much"}), CLI::ValidationError);
+}
