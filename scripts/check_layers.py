@@ -33,7 +33,6 @@ THIRD_PARTIES = [
      ["gpu/cuda"]),
     ("Cap'n Proto", r"(capnp|kj)/", ["messages"]),
     ("prometheus-cpp", r"prometheus/", ["actors"]),
-    ("Boost", r"boost/", ["http"]),
     ("nlohmann/json", r"nlohmann/", ["http", "model"]),
     ("PCRE2", r"pcre2(posix)?\.h$", ["model"]),
     ("utf8proc", r"utf8proc\.h$", ["model"]),

@@ -53,7 +53,6 @@ class Layers(TreeCase):
             "capnp/message.h": "messages",
             "kj/array.h": "messages",
             "prometheus/registry.h": "actors",
-            "boost/beast.hpp": "http",
             "nlohmann/json.hpp": "http model",
             "pcre2.h": "model",
             "utf8proc.h": "model",
