@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/invariant.hpp"
+#include "transport/live_regions.hpp"
 
 namespace yolk::transport {
 namespace {
@@ -28,13 +29,16 @@ result<std::unique_ptr<ucx_link>> ucx_link::open(const surroundings& in, const t
     return core::failure<errc>{errc::peer_unreachable,
                                std::string("no endpoint: ") + ucs_status_string(status)};
   }
-  if (const auto status = ucp_ep_rkey_unpack(link->endpoint_, to.keys.remote_key.data(), &link->key_)) {
+  ucs_status_t status = UCS_ERR_CONNECTION_RESET;
+  const bool held = live_regions::hold(to.keys.nonce, [&] {
+    status = ucp_ep_rkey_unpack(link->endpoint_, to.keys.remote_key.data(), &link->key_);
+    if (status == UCS_OK) link->choose_mode();
+  });
+  if (!held || status != UCS_OK) {
     // The endpoint exists: the caller closes the link as any other.
     link->key_ = nullptr;
     link->peer_failure_ = status;
-    return link;
   }
-  link->choose_mode();
   return link;
 }
 

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <random>
 #include <string>
 #include <utility>
 
 #include "core/invariant.hpp"
 #include "transport/descriptor_seal.hpp"
+#include "transport/live_regions.hpp"
 
 namespace yolk::transport {
 namespace {
@@ -110,9 +110,8 @@ std::optional<core::failure<errc>> ucx_worker::set_up_region(const engine_option
   auto* const page = static_cast<std::byte*>(attributes.address);
   region_ = {page + header_page_bytes, options.region_bytes};
   header_ = new (page + header_page_bytes - sizeof(region_header)) region_header;
-  std::random_device entropy;
-  header_->nonce =
-      (std::uint64_t{entropy()} << 32 | entropy()) | 1;  // never 0, which is what revoke() leaves
+  nonce_ = live_regions::add();
+  header_->nonce = nonce_;
   header_->owner = options.owner.value;
   header_->base_address = reinterpret_cast<std::uint64_t>(region_.data());
   header_->length_bytes = region_.size();
@@ -163,7 +162,13 @@ std::optional<core::failure<errc>> ucx_worker::set_up_wait() {
 
 ucx_worker::~ucx_worker() {
   revoke();
-  if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
+  const auto unmap = [this] {
+    if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
+  };
+  if (nonce_ != 0)
+    live_regions::remove(nonce_, unmap);
+  else
+    unmap();
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
   if (context_ != nullptr) ucp_cleanup(context_);
   if (epoll_fd_ >= 0) ::close(epoll_fd_);

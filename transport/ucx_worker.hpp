@@ -64,6 +64,7 @@ class ucx_worker {
   ucp_worker_h worker_ = nullptr;
   ucp_mem_h memory_ = nullptr;
   region_header* header_ = nullptr;
+  std::uint64_t nonce_ = 0;  ///< the header's, which revoke() wipes
   std::span<std::byte> region_;
   region_descriptor descriptor_;
   int wake_fd_ = -1;

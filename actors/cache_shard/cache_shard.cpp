@@ -10,7 +10,7 @@ namespace schema = messages::schema;
 
 namespace {
 
-constexpr auto tick_interval = std::chrono::milliseconds(500);
+constexpr auto tick_interval = std::chrono::milliseconds(100);
 
 struct holder {
   std::unique_ptr<shard_state> state;
@@ -112,6 +112,29 @@ messages::offer_done shard_state::answer(std::uint64_t offer, std::uint32_t stor
 }
 
 caf::result<messages::offer_done> shard_state::take_offer(const messages::offer_blocks& offer) {
+  if (offers_.size() + parked_.size() >= options_.max_offers) return answer(offer.read()->getOffer(), 0);
+  auto promise = self_->make_response_promise<messages::offer_done>();
+  const auto reply = promise;
+  if (!try_take(offer, promise))
+    parked_.push_back({offer, promise, environment_->clock->now() + options_.orphan_wait});
+  return reply;
+}
+
+void shard_state::retry_parked() {
+  const auto now = environment_->clock->now();
+  auto waiting = std::move(parked_);
+  parked_.clear();
+  for (auto& parked : waiting) {
+    if (try_take(parked.offer, parked.promise)) continue;
+    if (now < parked.end)
+      parked_.push_back(std::move(parked));
+    else
+      parked.promise.deliver(answer(parked.offer.read()->getOffer(), 0));
+  }
+}
+
+bool shard_state::try_take(const messages::offer_blocks& offer,
+                           caf::typed_response_promise<messages::offer_done>& promise) {
   const auto given = offer.read();
   const auto blocks = numbers_of<core::block_index>(given->getBlocks());
   auto open = std::make_shared<open_offer>();
@@ -124,10 +147,14 @@ caf::result<messages::offer_done> shard_state::take_offer(const messages::offer_
     sources.push_back(blocks[i]);
     open->headers.push_back(std::move(header));
   }
+  const auto decline = [&] {
+    promise.deliver(answer(given->getOffer(), 0));
+    return true;
+  };
+  if (sources.empty()) return decline();
   // A chain whose beginning is not cached could never be found.
-  if (sources.empty() || offers_.size() >= options_.max_offers ||
-      (open->headers.front().parent != open->root && stored_.count(open->headers.front().parent) == 0))
-    return answer(given->getOffer(), 0);
+  if (open->headers.front().parent != open->root && stored_.count(open->headers.front().parent) == 0)
+    return false;
   // Of a chain longer than the arena the front is the part that others begin with.
   const auto fitting = std::min<std::size_t>(sources.size(), arena_.slot_count());
   sources.resize(fitting);
@@ -135,10 +162,9 @@ caf::result<messages::offer_done> shard_state::take_offer(const messages::offer_
   auto slots = arena_.reserve(
       static_cast<std::uint32_t>(fitting),
       {core::worker_id{given->getWorker()}, environment_->clock->now() + options_.reservation_lease});
-  if (!slots) return answer(given->getOffer(), 0);
+  if (!slots) return decline();
   open->slots = std::move(*slots);
-  open->promise = self_->make_response_promise<messages::offer_done>();
-  auto promise = open->promise;
+  open->promise = promise;
   const auto number = next_offer_++;
   offers_.emplace(number, open);
 
@@ -162,7 +188,7 @@ caf::result<messages::offer_done> shard_state::take_offer(const messages::offer_
         }
         caf::anon_send(me, shard_offer_arrived{number, 0});
       });
-  return promise;
+  return true;
 }
 
 std::uint32_t shard_state::count_verified(const open_offer& offer) const {
@@ -191,6 +217,7 @@ void shard_state::offer_arrived(const shard_offer_arrived& arrived) {
   }
   ++offers_done_;
   open->promise.deliver(answer(open->offer, stored));
+  retry_parked();
   send_events();
 }
 
@@ -200,6 +227,7 @@ void shard_state::set_peers(const messages::conductor_reports& conductor) {
 
 void shard_state::tick() {
   arena_.expire(environment_->clock->now());
+  retry_parked();
   send_events();
   const auto& cache = arena_.cache();
   environment_->recorder->kv_usage(

@@ -17,7 +17,9 @@ struct shard_options {
       std::chrono::seconds(20);  ///< a pull that takes longer finds its pin gone: a miss
   core::duration transfer_deadline = std::chrono::seconds(10);
   core::duration reservation_lease = std::chrono::seconds(15);
-  std::uint32_t max_offers = 256;  ///< being stored at once; beyond, an offer is declined
+  core::duration orphan_wait =
+      std::chrono::milliseconds(500);  ///< for the beginning of an offered chain to arrive
+  std::uint32_t max_offers = 256;      ///< being stored at once; beyond, an offer is declined
 };
 
 /// The engine's region is the DRAM tier: slot s lies at s · layout.block_bytes().

@@ -52,6 +52,17 @@ class shard_state {
     caf::typed_response_promise<messages::offer_done> promise;
   };
 
+  /// An offer whose beginning is not cached yet: a prompt's own offer may still be on its way.
+  struct parked_offer {
+    messages::offer_blocks offer;
+    caf::typed_response_promise<messages::offer_done> promise;
+    core::time_point end{};
+  };
+
+  /// Starts to fetch the blocks that are new; false when the chain's beginning is not cached.
+  [[nodiscard]] bool try_take(const messages::offer_blocks& offer,
+                              caf::typed_response_promise<messages::offer_done>& promise);
+  void retry_parked();
   [[nodiscard]] std::uint32_t count_verified(const open_offer& offer) const;
   [[nodiscard]] static messages::offer_done answer(std::uint64_t offer, std::uint32_t stored);
   void send_events();
@@ -63,6 +74,7 @@ class shard_state {
   kvcache::dram_arena arena_;
   std::unordered_set<kvcache::block_key> stored_;  ///< what the arena can find, by key
   std::map<std::uint64_t, std::shared_ptr<open_offer>> offers_;
+  std::vector<parked_offer> parked_;
   std::uint64_t next_offer_ = 1;
   cache_report cache_report_;
   std::uint64_t offers_done_ = 0;

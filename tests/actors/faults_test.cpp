@@ -113,7 +113,7 @@ TEST_CASE("KV that fails on its way or arrives changed costs a resume, never a w
 }
 
 TEST_CASE("streams survive a killed decode worker with the tokens that they would have had") {
-  toy_cluster cluster({.decode_workers = 2, .decode_blocks = 200});
+  toy_cluster cluster({.decode_workers = 2, .prefill_blocks = 200, .decode_blocks = 200});
   std::vector<toy_cluster::running> all;
   for (std::uint64_t i = 0; i < 12; ++i)
     all.push_back(cluster.begin(
@@ -184,6 +184,7 @@ TEST_CASE("kills at random moments while requests come and go lose nothing and l
   }
   for (auto& one : all) {
     const auto outcome = cluster.await(one.running);
+    CAPTURE(outcome.failures.empty() ? std::string() : outcome.failures.back());
     CHECK_FALSE(outcome.gave_up);
     CHECK(outcome.tokens[0] == toy_generate(one.prompt, one.max_tokens));
   }
