@@ -7,6 +7,10 @@ from servers import busy_process
 from streams import run, stream
 
 
+# Tokens of tiny models arrive together, in one read; nothing is divided by such a time.
+shortest_seconds = 1e-6
+
+
 class prompts:
     """Random token ids. Both servers get the same ones."""
 
@@ -55,8 +59,8 @@ def decode(server, streams_prompts, tokens):
     end = min(one.times[-1] for one in streams)
     if begin >= end:  # a model so small that one stream is over before the next begins
         begin, end = min(one.times[0] for one in streams), max(one.times[-1] for one in streams)
-    gaps = [gap for one in streams for gap in one.gaps(begin, end)]
-    return {"rate": len(gaps) / (end - begin), "gap_p50": quantile(gaps, 0.5), "gap_p99": quantile(gaps, 0.99)}
+    gaps = [gap for one in streams for gap in one.gaps(begin, end)] or [0.0]
+    return {"rate": len(gaps) / max(shortest_seconds, end - begin), "gap_p50": quantile(gaps, 0.5), "gap_p99": quantile(gaps, 0.99)}
 
 
 def gap_under_prompt(server, short, long, quiet_tokens):
@@ -74,8 +78,8 @@ def gap_under_prompt(server, short, long, quiet_tokens):
     run(streams, watch)
     arrival = streams[1].began
     before = decoding.gaps(0.0, arrival)[1:]
-    under = [b - a for a, b in zip(decoding.times, decoding.times[1:]) if b > arrival]
-    median = statistics.median(before)
+    under = [b - a for a, b in zip(decoding.times, decoding.times[1:]) if b > arrival] or [0.0]
+    median = max(shortest_seconds, statistics.median(before))
     return {
         "gap_quiet": median,
         "gap_longest": max(under),
