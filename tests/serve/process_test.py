@@ -1,0 +1,250 @@
+"""The process: its start, its options, its end, and what it leaves behind (nothing)."""
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from harness import DEADLINE, PROGRAM, Server, main, test, until
+
+COMPLETIONS = "/v1/completions"
+LONG = {"prompt": "Once upon a time", "max_tokens": 1900, "temperature": 0, "ignore_eos": True, "stream": True}
+
+
+def run(*arguments, text=""):
+    return subprocess.run([PROGRAM, *arguments], input=text, capture_output=True, text=True, timeout=DEADLINE, check=False)
+
+
+def fails(*arguments, words=()):
+    ended = run(*arguments)
+    assert ended.returncode not in (0, None) and ended.returncode > 0, (arguments, ended)
+    for word in words:
+        assert word in ended.stderr, (arguments, word, ended.stderr)
+    assert "serving" not in ended.stdout, ended.stdout
+    return ended.stderr
+
+
+def written(text, suffix=""):
+    file = tempfile.NamedTemporaryFile("w", suffix=suffix)
+    file.write(text)
+    file.flush()
+    return file
+
+
+def system_v_segments(pid):
+    with open("/proc/sysvipc/shm", encoding="ascii") as file:
+        rows = [line.split() for line in file]
+    column = rows[0].index("cpid")
+    return [row for row in rows[1:] if int(row[column]) == pid]
+
+
+def shared_files(pid):
+    """What the process has of /dev/shm, mapped or open."""
+    names = set()
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
+        names.update(re.findall(r"/dev/shm/\S+", file.read()))
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            name = os.readlink(f"/proc/{pid}/fd/{fd}")
+        except OSError:
+            continue
+        if name.startswith("/dev/shm/"):
+            names.add(name)
+    return names
+
+
+def group_is_empty(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@test
+def ends():
+    """SIGTERM to the process group during streams: exit code 0 soon, nothing is left, the port is free at once"""
+    port = 0
+    for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        server = Server("--prefill-workers", "2", "--decode-workers", "2", port=port)
+        with server:
+            port = server.port
+            pid = server.process.pid
+            clients = [server.connect() for _ in range(8)]
+            streams = []
+            for client in clients:
+                client.send("POST", COMPLETIONS, LONG)
+                streams.append(client.events())
+            for stream in streams:
+                next(stream)
+            shared = shared_files(pid)
+            begin = time.monotonic()
+            os.killpg(pid, signal_number)
+            code = server.process.wait(DEADLINE)
+            took = time.monotonic() - begin
+            assert code == 0, (code, server.output())
+            for client in clients:
+                try:
+                    while client.more():
+                        pass
+                except ConnectionResetError:
+                    pass
+                client.socket.close()
+            until(lambda: group_is_empty(pid), "the group has ended", 5)
+            assert system_v_segments(pid) == []
+            assert not [name for name in shared if os.path.exists(name)], shared
+        print(f"        {signal.Signals(signal_number).name}: ended after {took:.2f} s with 8 streams running")
+
+
+@test
+def killed():
+    """after SIGKILL nothing of shared memory is left, and the next start serves on the same port"""
+    server = Server()
+    pid, port = server.process.pid, server.port
+    server.complete("Hello", max_tokens=2)
+    shared = shared_files(pid)
+    server.process.kill()
+    server.process.wait()
+    assert system_v_segments(pid) == []
+    assert not [name for name in shared if os.path.exists(name)], shared
+    with Server(port=port) as again:
+        again.complete("Hello", max_tokens=2)
+
+
+@test
+def stopped_and_continued():
+    """a process that was stopped for a while goes on with its streams"""
+    with Server() as server:
+        want = server.stream(COMPLETIONS, **{**LONG, "max_tokens": 600})
+        with server.connect() as client:
+            client.send("POST", COMPLETIONS, {**LONG, "max_tokens": 600})
+            events = client.events()
+            got = [next(events)]
+            server.process.send_signal(signal.SIGSTOP)
+            until(lambda: open(f"/proc/{server.process.pid}/stat", encoding="ascii").read().split()[2] == "T", "it is stopped")
+            begin = time.monotonic()
+            until(lambda: time.monotonic() > begin + 1, "a second passes")
+            server.process.send_signal(signal.SIGCONT)
+            got += list(events)
+        assert len(got) == len(want) + 1, (len(got), len(want))
+        assert server.ask("GET", "/health").status in (200, 503)
+        until(lambda: server.ask("GET", "/health").status == 200, "healthy again", 20)
+
+
+@test
+def port_in_use():
+    """a port that is taken is said, and the one who has it goes on"""
+    with Server() as server:
+        fails("serve", "--port", str(server.port), words=("cannot listen", str(server.port), "in use"))
+        server.complete("Hello", max_tokens=1)
+
+
+@test
+def wrong_options():
+    """a wrong option names the option, its value and what may be"""
+    fails("serve", "--no-such-option", words=("--no-such-option",))
+    fails("serve", "extra", words=("extra",))
+    fails("serve", "--port", "99999", words=("--port", "99999"))
+    fails("serve", "--port", "http", words=("--port", "http"))
+    fails("serve", "--prefill-workers", "0", words=("--prefill-workers", "1", "64"))
+    fails("serve", "--block-tokens", "17", words=("--block-tokens", "17"))
+    fails("serve", "--cache-dram", "much", words=("--cache-dram", "much"))
+    fails("serve", "--decode-kv", "5", "--port", "0", words=("--decode-kv", "two blocks"))
+    fails("serve", "--device", "abacus", words=("--device", "abacus", "host"))
+    fails("serve", "--device", "cuda", words=("--device cuda", "without CUDA"))
+    fails("serve", "--host", "no.such.host.invalid", "--port", "0", words=("no.such.host.invalid",))
+    fails("serve", "--model", "/no/such/folder", words=("--model", "/no/such/folder"))
+    with tempfile.TemporaryDirectory() as folder:
+        fails("serve", "--model", folder, words=("--model", folder, "config.json"))
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+            file.write('{"model_type": "telepathy"}')
+        fails("serve", "--model", folder, words=("--model", folder))
+    fails(words=("subcommand",))
+    fails("no-such-command", words=("subcommand",))
+
+
+@test
+def key_files():
+    """a key file that is missing, empty, or says a thing twice is refused with its line"""
+    fails("serve", "--api-keys", "/no/such/file", words=("--api-keys", "/no/such/file"))
+    for text, word in (("", "no key"), ("# only a comment\n", "no key"), ("a b c\n", ":1"), ("x t\nx u\n", ":2")):
+        with written(text) as file:
+            fails("serve", "--api-keys", file.name, words=("--api-keys", file.name, word))
+
+
+def summary(server):
+    return re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", server.output())
+
+
+@test
+def config_file():
+    """a configuration file says the same as the command line, which wins over it"""
+    options = ["--served-model-name", "named", "--prefill-workers", "2", "--decode-workers", "3", "--cache-dram", "64MiB",
+               "--prefill-kv", "8MiB", "--decode-kv", "16MiB", "--threads", "1", "--max-running", "1", "--max-waiting", "0"]
+    with Server(*options) as server:
+        want = summary(server)
+    pairs = [(name[2:], value) for name, value in zip(options[::2], options[1::2])]
+    toml = "".join(f'{name} = "{value}"\n' if not value.isdigit() else f"{name} = {value}\n" for name, value in pairs)
+    ini = "# a comment\n[serve]\n" + "".join(f"{name}={value}\n" for name, value in pairs)
+    for text in (toml, ini):
+        with written(text, ".toml") as file:
+            with Server("--config", file.name) as server:
+                assert summary(server) == want, (summary(server), want)
+                with server.connect() as runs:  # limits without a line in the summary hold, too
+                    runs.send("POST", COMPLETIONS, LONG)
+                    next(runs.events())
+                    assert server.ask("POST", COMPLETIONS, {"prompt": "x"}).status == 429
+            with Server("--config", file.name, "--served-model-name", "other") as server:
+                assert server.ask("GET", "/v1/models").json()["data"][0]["id"] == "other"
+    with written("port = 0\nno-such-option = 5\n") as file:
+        fails("serve", "--config", file.name, words=(file.name, "no-such-option"))
+    with written("max-running = many\n") as file:
+        fails("serve", "--config", file.name, "--port", "0", words=("--max-running", "many"))
+    with written("[other]\nmax-running = 5\n") as file:
+        fails("serve", "--config", file.name, "--port", "0", words=("other", "max-running"))
+    fails("serve", "--config", "/no/such/file", words=("--config", "/no/such/file"))
+    fails("serve", "--config", "/tmp", words=("--config", "/tmp"))
+
+
+@test
+def help_and_version():
+    """--help names every option, --version the version that /version tells"""
+    assert {"serve", "chat", "model"} <= set(run("--help").stdout.split())
+    shown = run("serve", "--help").stdout
+    for option in ("--host", "--port", "--model", "--prefill-workers", "--decode-workers", "--cache-dram", "--api-keys",
+                   "--device", "--config", "--max-running", "--max-waiting"):
+        assert option in shown, option
+    version = run("--version").stdout.split()
+    with Server() as server:
+        assert version == ["yolk", server.ask("GET", "/version").json()["version"]], version
+        assert server.output().count("\n") <= 12, "a short summary"
+
+
+@test
+def inspect():
+    """model inspect says what the model is and what KV costs"""
+    shown = run("model", "inspect")
+    assert shown.returncode == 0, shown
+    for word in ("builtin", "llama", "GQA", "2048 bytes a token", "tokenizer", "context"):
+        assert word in shown.stdout, (word, shown.stdout)
+    fails("model", "inspect", "/no/such/folder", words=("/no/such/folder",))
+
+
+@test
+def chat():
+    """yolk chat through a pipe answers each line, and says what went wrong"""
+    with Server() as server:
+        spoken = run("chat", "--url", server.url, "--temperature", "0", "--max-tokens", "8", "--stats", text="Hello\nAnd then?\n")
+        assert spoken.returncode == 0, spoken
+        first = server.chat("Hello", temperature=0, max_tokens=8)["choices"][0]["message"]["content"]
+        assert first.strip() in spoken.stdout, (first, spoken.stdout)
+        assert spoken.stderr.count("prompt tokens cached") == 2, spoken.stderr
+        refused = run("chat", "--url", server.url, "--model", "other", text="Hello\n")
+        assert refused.returncode != 0 and "404" in refused.stderr and "other" in refused.stderr, refused
+    fails_to_connect = run("chat", "--url", server.url, text="Hello\n")
+    assert fails_to_connect.returncode != 0 and "cannot connect" in fails_to_connect.stderr, fails_to_connect
+
+
+if __name__ == "__main__":
+    main()
