@@ -382,6 +382,9 @@ void generation_session::on_exit() {
   owed_to_admission_.clear();
   generation_.reset();
   origin_ = session_origin{};
+  // A dead broker's mailbox may hold this actor as a sender; through the context it would hold the heavy
+  // lane, too, and CAF waits for detached actors to be freed before the process ends.
+  context_.reset();
 }
 
 }  // namespace yolk::actors
