@@ -169,10 +169,11 @@ void decode_state::end(const sequence_ptr& sequence, bool keep_blocks) {
 void decode_state::cancel(std::uint64_t leg_id) {
   if (const auto found = reservations_.find(leg_id); found != reservations_.end()) {
     // While KV may still be written, the prefill worker says when its writes have ended (or its lease does).
-    if (found->second->phase == reservation_phase::checking)
-      found->second->cancelled = true;
-    else if (found->second->phase == reservation_phase::waiting)
+    // It may have handed over already: the handoff then finds the leg cancelled.
+    if (found->second->phase == reservation_phase::waiting)
       drop(found->second);
+    else
+      found->second->cancelled = true;
   }
   const auto all = running_;
   for (const auto& sequence : all)
