@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -61,6 +62,14 @@ sigset_t block_signals() {
   return signals;
 }
 
+/// A connection is a descriptor; the soft limit of many systems is 1,024.
+void allow_many_sockets() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 void declare_serve(CLI::App& serve_app, serve_options& options) {
@@ -115,6 +124,10 @@ void declare_serve(CLI::App& serve_app, serve_options& options) {
                    "Requests that wait; one more is answered 429")
       ->check(CLI::Range(0, 100000))
       ->capture_default_str();
+  serve
+      ->add_option("--drain-seconds", options.drain_seconds,
+                   "At SIGTERM: how long running requests may go on")
+      ->capture_default_str();
   serve->add_option("--api-keys", options.api_keys_file, "File of API keys: KEY [TENANT] a line");
   serve->add_option("--cors-origin", node.gateway.cors_origin,
                     "Origin whose pages may call from a browser; * = all (default: none)");
@@ -129,7 +142,9 @@ int run_serve(const serve_options& given) {
     if (!keys) return fail("--api-keys: " + keys.error().message);
     options.node.gateway.api_keys = std::move(keys).value();
   }
+  options.node.drain_limit = std::chrono::seconds(options.drain_seconds);
   const auto signals = block_signals();
+  allow_many_sockets();
   const auto folder =
       options.model_folder.empty() ? builtin_model_folder() : std::filesystem::path(options.model_folder);
   if (folder.empty())

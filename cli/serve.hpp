@@ -19,6 +19,7 @@ struct serve_options {
   std::string device = "host";
   unsigned threads = 0;  ///< of the host device; 0 = as many as the process may use
   double prefill_share = 1.0;
+  unsigned drain_seconds = 5;
 };
 
 /// Declares the options of `yolk serve`, each also settable in the file that --config names. The App must be

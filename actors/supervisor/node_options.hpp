@@ -27,6 +27,8 @@ struct node_options {
   decode_options decode;
   shard_options shard;
   core::duration status_interval = std::chrono::milliseconds(500);
+  /// At the end: how long running requests may go on before the actors are ended under them.
+  core::duration drain_limit = std::chrono::seconds(5);
   /// A worker with work that makes no progress for so long is called hung: /health says 503.
   core::duration hang_limit = std::chrono::seconds(60);
 };

@@ -154,6 +154,7 @@ std::optional<std::string> supervisor_state::start(part which) {
       gateway.max_context_tokens = factory_->max_context_tokens();
       gateway.block_tokens = options.block_tokens;
       gateway.numerics = factory_->numerics();
+      gateway.device = factory_->device();
       auto started =
           start_http_gateway(system, std::move(gateway),
                              {factory_->model(), factory_->recorder(), factory_->clock(), incarnation});
@@ -339,7 +340,15 @@ caf::strong_actor_ptr supervisor_state::find(std::uint16_t kind, std::uint32_t i
 }
 
 void supervisor_state::stop() {
+  if (stopping_) return end_children();  // asked again: at once
   stopping_ = true;
+  const auto gateway = handle_of<caf::actor>(actor_kind::HTTP_GATEWAY, 0);
+  if (!gateway) return end_children();
+  self_->request(gateway, factory_->options().drain_limit, gateway_drain_atom::value)
+      .then([this] { end_children(); }, [this](const caf::error&) { end_children(); });
+}
+
+void supervisor_state::end_children() {
   // From the edge inwards, so that nobody is asked for what is gone already.
   for (const auto kind : {actor_kind::HTTP_GATEWAY, actor_kind::ADMISSION_CONTROLLER, actor_kind::CONDUCTOR,
                           actor_kind::PREFILL_WORKER, actor_kind::DECODE_WORKER, actor_kind::CACHE_SHARD})

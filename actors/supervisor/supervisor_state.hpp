@@ -31,6 +31,7 @@ class supervisor_state {
   void child_down(const caf::down_msg& down);
   void restart(std::uint16_t kind, std::uint32_t id);
   void tick();
+  /// Lets the gateway finish what runs, for a while; then ends everyone.
   void stop();
   [[nodiscard]] caf::strong_actor_ptr find(std::uint16_t kind, std::uint32_t id) const;
   [[nodiscard]] messages::health_report health() const;
@@ -53,6 +54,7 @@ class supervisor_state {
   void introduce(part which);
   void introduce_all();
   void ask_everyone();
+  void end_children();
   void tell_gateway();
   [[nodiscard]] core::incarnation next_incarnation() { return {++last_incarnation_}; }
   template <class Handle>

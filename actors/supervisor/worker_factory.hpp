@@ -35,6 +35,7 @@ class worker_factory {
   [[nodiscard]] const std::shared_ptr<metrics>& recorder() const { return recorder_; }
   [[nodiscard]] const std::shared_ptr<const core::clock>& clock() const { return clock_; }
   [[nodiscard]] std::string numerics() const { return platform_->numerics(); }
+  [[nodiscard]] std::string device() const { return platform_->description(); }
 
  private:
   struct worker_shape {
