@@ -11,7 +11,7 @@ import json
 import os
 import random
 import shlex
-import statistics
+import signal
 import sys
 import tempfile
 
@@ -72,9 +72,9 @@ def peer_command(options):
 def parts_of_a_round(options, make):
     """(part, function of a server) with this round's prompts, the same for every server."""
     if "prefill" in options.only:
-        short, long = make.fresh(options.short), make.fresh(options.long)
+        shorts, long = [make.fresh(options.short) for _ in range(3)], make.fresh(options.long)
         tails = [make.fresh(options.tail) for _ in range(3)]
-        yield "prefill", lambda s: workloads.prefill(s, short, long, tails)
+        yield "prefill", lambda s: workloads.prefill(s, shorts, long, tails)
     if "decode" in options.only:
         for count in options.streams:
             all_prompts = [make.fresh(32) for _ in range(count)]
@@ -101,6 +101,7 @@ def measure(options, servers, machine):
                 for name, value in function(one).items():
                     key = f"{part.replace(' ', '_')}_{name}" if part.startswith("decode") else name
                     figures[one.name][key] = value
+                one.note_memory()
                 print(f"round {number + 1}, {part}, {one.name}", file=sys.stderr)
         rounds.append(figures)
     return rounds
@@ -116,6 +117,7 @@ def raise_priority(nice):
 
 def main():
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers are ended, too
     if options.nice:
         raise_priority(options.nice)
     shape = limits.model_shape(options.model)
@@ -129,7 +131,7 @@ def main():
         for one in servers:
             one.wait_until_healthy()
         rounds = measure(options, servers, machine)
-        memory = {one.name: one.memory_bytes() for one in servers}
+        memory = {one.name: one.peak_bytes for one in servers}
     print(report.table(options, rounds, memory, machine))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as out:

@@ -24,6 +24,7 @@ class server:
         self.name = name
         self.port = free_port()
         self.log_path = log_path
+        self.peak_bytes = 0
         command = [part.replace("{port}", str(self.port)) for part in command]
         print(f"starting {name}: {shlex.join(command)}", file=sys.stderr)
         with open(log_path, "wb") as log:
@@ -43,13 +44,13 @@ class server:
         with open(self.log_path, encoding="utf-8", errors="replace") as log:
             raise RuntimeError(f"{self.name} does not become healthy; its output:\n{log.read()[-4000:]}")
 
-    def memory_bytes(self, field="VmHWM"):
-        """What the kernel accounts to the process; VmHWM is its peak."""
-        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
-            for line in status:
-                if line.startswith(field + ":"):
-                    return 1024 * int(line.split()[1])
-        return 0
+    def note_memory(self):
+        """Keeps the largest proportional set size seen. VmHWM would count a page once for each mapping: Yolk's pools of
+        KV are shared memory, and each is mapped again by the transfers that read or write it."""
+        with open(f"/proc/{self.process.pid}/smaps_rollup", encoding="ascii") as sizes:
+            for line in sizes:
+                if line.startswith("Pss:"):
+                    self.peak_bytes = max(self.peak_bytes, 1024 * int(line.split()[1]))
 
     def stop(self):
         if self.process.poll() is None:

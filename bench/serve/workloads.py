@@ -30,7 +30,7 @@ def quantile(values, q):
 
 
 def first_token(server, prompt):
-    """Seconds from the request to its first token, and how many tokens of the prompt were cached."""
+    """Seconds from the request to its first token."""
     one = stream(server.port, prompt, 1)
     run([one])
     if one.usage["prompt_tokens"] != len(prompt):
@@ -38,13 +38,13 @@ def first_token(server, prompt):
     return one.first_token_seconds()
 
 
-def prefill(server, short, long, tails):
-    """Rates of two prompts, and the longer one's TTFT again when it is cached and new tokens follow it."""
-    short_seconds = first_token(server, short)
+def prefill(server, shorts, long, tails):
+    """Rates of two lengths of prompts, and the longer one's TTFT again when it is cached and new tokens follow it."""
+    short_seconds = statistics.median(first_token(server, short) for short in shorts)
     cold = first_token(server, long)
     cached = statistics.median(first_token(server, long + tail) for tail in tails)
     return {
-        "prefill_short": len(short) / short_seconds,
+        "prefill_short": len(shorts[0]) / short_seconds,
         "prefill_long": len(long) / cold,
         "ttft_cold": cold,
         "ttft_cached": cached,
