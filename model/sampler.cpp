@@ -1,6 +1,7 @@
 #include "model/sampler.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -23,19 +24,28 @@ constexpr double lightest_exponent = -32.0;
 /// How many candidates top_p puts in order at first; doubled while their mass does not suffice.
 constexpr std::size_t first_sorted_count = 64;
 
+/// Written without branches: the next step waits for it, so it goes through the vocabulary in vectors.
 void make_finite(std::span<float> logits) {
+  constexpr float largest = std::numeric_limits<float>::max();
   for (float& logit : logits) {
-    if (std::isnan(logit)) logit = impossible;
-    if (logit > std::numeric_limits<float>::max()) logit = std::numeric_limits<float>::max();
+    const float number = logit == logit ? logit : impossible;
+    logit = number > largest ? largest : number;
   }
 }
 
-/// Ties go to the lowest id; if nothing is possible, token 0.
+/// Ties go to the lowest id; if nothing is possible, token 0. No logit is NaN. The largest is found in lanes,
+/// which the compiler makes vectors of, then its first place.
 core::token_id best_token(std::span<const float> logits) {
-  std::size_t best = 0;
-  for (std::size_t token = 1; token < logits.size(); ++token)
-    if (logits[token] > logits[best]) best = token;
-  return static_cast<core::token_id>(best);
+  constexpr std::size_t lane_count = 16;
+  std::array<float, lane_count> lanes;
+  lanes.fill(impossible);
+  const std::size_t whole = logits.size() / lane_count * lane_count;
+  for (std::size_t token = 0; token < whole; token += lane_count)
+    for (std::size_t lane = 0; lane < lane_count; ++lane)
+      lanes[lane] = logits[token + lane] > lanes[lane] ? logits[token + lane] : lanes[lane];
+  float highest = *std::max_element(lanes.begin(), lanes.end());
+  for (const float logit : logits.subspan(whole)) highest = std::max(highest, logit);
+  return static_cast<core::token_id>(std::find(logits.begin(), logits.end(), highest) - logits.begin());
 }
 
 double log_of_sum(std::span<const float> logits) {
@@ -107,7 +117,7 @@ core::sampled_token sampler::sample(std::span<float> logits) {
     if (token < logits.size()) logits[token] += bias;
   forbid_end_tokens(logits);
   if (!seen_.empty()) penalise(logits);
-  make_finite(logits);
+  if (!params_.logit_bias.empty() || !seen_.empty()) make_finite(logits);
 
   chosen.token = params_.temperature < greedy_below ? best_token(logits) : draw(logits);
   if (params_.logprobs) chosen.logprob = logprob_of(raw_[chosen.token], normaliser);
