@@ -4,6 +4,26 @@ namespace yolk::actors {
 
 namespace schema = messages::schema;
 
+const char* kind_name(schema::ActorKind kind) {
+  switch (kind) {
+    case schema::ActorKind::SUPERVISOR:
+      return "supervisor";
+    case schema::ActorKind::HTTP_GATEWAY:
+      return "http_gateway";
+    case schema::ActorKind::ADMISSION_CONTROLLER:
+      return "admission_controller";
+    case schema::ActorKind::CONDUCTOR:
+      return "conductor";
+    case schema::ActorKind::PREFILL_WORKER:
+      return "prefill_worker";
+    case schema::ActorKind::DECODE_WORKER:
+      return "decode_worker";
+    case schema::ActorKind::CACHE_SHARD:
+      return "cache_shard";
+  }
+  return "unknown";
+}
+
 leg_header header_of(schema::RequestHeader::Reader reader) {
   return {reader.getLegId(), reader.getRequestId(), reader.getAttempt()};
 }

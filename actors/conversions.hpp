@@ -30,6 +30,9 @@ std::vector<Number> numbers_of(capnp::Data::Reader data) {
   return numbers;
 }
 
+/// "prefill_worker": what people read in logs, metrics and pictures.
+const char* kind_name(messages::schema::ActorKind kind);
+
 struct leg_header {
   std::uint64_t leg = 0;
   std::uint64_t request = 0;

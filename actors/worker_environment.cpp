@@ -8,6 +8,21 @@ namespace yolk::actors {
 
 namespace schema = messages::schema;
 
+void write_worker(schema::ActorStatus::Builder status, const worker_environment& worker,
+                  const kvcache::prefix_cache& pool) {
+  const auto transfers = worker.transfers->counters();
+  status.setId(worker.id.value);
+  status.setIncarnation(worker.incarnation.value);
+  status.setBlocksTotal(pool.block_count());
+  status.setBlocksUsed(pool.block_count() - pool.available_count());
+  status.setBlocksCached(pool.cached_count());
+  status.setBlockBytes(worker.layout.block_bytes());
+  status.setEvictedBlocks(pool.evicted_total());
+  status.setTransfers(transfers.transfers);
+  status.setTransferBytes(transfers.put_bytes + transfers.get_bytes);
+  status.setTransferFailures(transfers.failures);
+}
+
 schema::TokenBatch::Finish finish_after(core::token_id newest, const core::sampling_params& params,
                                         const served_model& model, std::size_t generated_count,
                                         std::size_t total_count) {

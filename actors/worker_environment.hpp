@@ -7,6 +7,7 @@
 #include "core/clock.hpp"
 #include "core/ids.hpp"
 #include "core/sampling_params.hpp"
+#include "kvcache/prefix_cache.hpp"
 #include "kvcache/segment_layout.hpp"
 #include "messages/interfaces.hpp"
 #include "model/step_executor.hpp"
@@ -35,6 +36,10 @@ struct worker_environment {
   std::shared_ptr<metrics> recorder;
   std::shared_ptr<const core::clock> clock;
 };
+
+/// What both kinds of worker report alike: who they are, what their pool holds, what they moved.
+void write_worker(messages::schema::ActorStatus::Builder status, const worker_environment& worker,
+                  const kvcache::prefix_cache& pool);
 
 /// Whether a sequence ends with its newest token. generated_count includes that token; total_count is prompt
 /// plus generated.

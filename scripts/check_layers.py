@@ -8,6 +8,8 @@ import os
 import re
 import sys
 
+from source_tree import files_ending
+
 # What a room uses. It may also include what those rooms use, and itself. Everyone may use core.
 USES = {
     "core": [],
@@ -49,7 +51,6 @@ SYSTEM = re.compile(
     r"dirent|termios|getopt|numa|numaif|execinfo|ucontext|malloc|locale|wchar|spawn|syslog|pwd|grp|glob|ftw)\.h$")
 
 SOURCES = (".hpp", ".cpp", ".h", ".c", ".inl", ".cu", ".cuh", ".capnp")
-SKIPPED_FOLDERS = {"build", "node_modules", "__pycache__", "third_party"}
 INCLUDE = re.compile(r'\s*#\s*include(?:_next)?\s*([<"])([^>"]+)[>"]')
 CAPNP_IMPORT = re.compile(r'\bimport\s+"([^"]+)"')
 
@@ -139,17 +140,9 @@ def check_line(room, path, line, root):
     return [(header, check_foreign_header(room, path, header))]
 
 
-def source_files(root):
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(f for f in folders if f not in SKIPPED_FOLDERS and not f.startswith("."))
-        for name in sorted(names):
-            if name.endswith(SOURCES):
-                yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
-
-
 def check_tree(root):
     problems = []
-    for path in source_files(root):
+    for path in files_ending(root, SOURCES):
         room = path.split("/")[0]
         if room not in MAY_INCLUDE:
             continue

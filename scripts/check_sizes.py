@@ -9,6 +9,8 @@ import os
 import re
 import sys
 
+from source_tree import files_ending
+
 WARN_FILE_LINES = 600
 MAX_FILE_LINES = 1000
 MAX_FUNCTION_LINES = 70
@@ -21,7 +23,6 @@ EXCEPTIONS = {
 
 CPP = (".hpp", ".cpp", ".h", ".c", ".inl", ".cu", ".cuh")
 SOURCES = CPP + (".capnp", ".py", ".sh", ".cmake", ".js", ".mjs", ".ts", ".css", ".html", "CMakeLists.txt")
-SKIPPED_FOLDERS = {"build", "node_modules", "__pycache__", "third_party"}
 
 TOKEN = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<raw>[^()\\ \n]*)\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"|'
@@ -120,18 +121,10 @@ def check_file(path, text):
     return problems, warnings
 
 
-def source_files(root):
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(f for f in folders if f not in SKIPPED_FOLDERS and not f.startswith("."))
-        for name in sorted(names):
-            if name.endswith(SOURCES):
-                yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
-
-
 def main(arguments):
     root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
     failed = 0
-    for path in source_files(root):
+    for path in files_ending(root, SOURCES):
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             problems, warnings = check_file(path, file.read())
         failed += len(problems)

@@ -252,20 +252,13 @@ void decode_state::report() {
 }
 
 messages::actor_status decode_state::status(std::uint64_t serial) const {
-  const auto transfers = environment_->transfers->counters();
   const bool at_rest = running_.empty() && reservations_.empty() && offers_.empty() && step_.empty();
   return messages::actor_status::build([&](schema::ActorStatus::Builder builder) {
     builder.setSerial(serial);
     builder.setKind(schema::ActorKind::DECODE_WORKER);
-    builder.setId(environment_->id.value);
-    builder.setIncarnation(environment_->incarnation.value);
+    write_worker(builder, *environment_, cache_);
     builder.setRunning(static_cast<std::uint32_t>(running_.size()));
     builder.setWaiting(static_cast<std::uint32_t>(reservations_.size()));
-    builder.setBlocksTotal(cache_.block_count());
-    builder.setBlocksUsed(cache_.block_count() - cache_.available_count());
-    builder.setBlocksCached(cache_.cached_count());
-    builder.setBlockBytes(environment_->layout.block_bytes());
-    builder.setEvictedBlocks(cache_.evicted_total());
     builder.setStepsDone(steps_done_);
     builder.setTokensDone(tokens_done_);
     builder.setPreemptions(preemptions_);
@@ -274,9 +267,6 @@ messages::actor_status decode_state::status(std::uint64_t serial) const {
       builder.setIdleMilliseconds(static_cast<std::uint64_t>(
           std::chrono::duration_cast<std::chrono::milliseconds>(environment_->clock->now() - last_progress_)
               .count()));
-    builder.setTransfers(transfers.transfers);
-    builder.setTransferBytes(transfers.put_bytes + transfers.get_bytes);
-    builder.setTransferFailures(transfers.failures);
     if (at_rest) builder.setAudit(cache_.audit());
   });
 }

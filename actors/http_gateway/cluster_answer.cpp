@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "actors/conversions.hpp"
 #include "http/cluster_view.hpp"
 
 namespace yolk::actors {
@@ -12,32 +13,12 @@ namespace schema = messages::schema;
 
 namespace {
 
-std::string kind_name(schema::ActorKind kind) {
-  switch (kind) {
-    case schema::ActorKind::SUPERVISOR:
-      return "supervisor";
-    case schema::ActorKind::HTTP_GATEWAY:
-      return "http_gateway";
-    case schema::ActorKind::ADMISSION_CONTROLLER:
-      return "admission_controller";
-    case schema::ActorKind::CONDUCTOR:
-      return "conductor";
-    case schema::ActorKind::PREFILL_WORKER:
-      return "prefill_worker";
-    case schema::ActorKind::DECODE_WORKER:
-      return "decode_worker";
-    case schema::ActorKind::CACHE_SHARD:
-      return "cache_shard";
-  }
-  return "unknown";
-}
-
 bool computes(schema::ActorKind kind) {
   return kind == schema::ActorKind::PREFILL_WORKER || kind == schema::ActorKind::DECODE_WORKER;
 }
 
 std::string name_of(schema::ActorStatus::Reader actor) {
-  return kind_name(actor.getKind()) + " " + std::to_string(actor.getId());
+  return std::string(kind_name(actor.getKind())) + " " + std::to_string(actor.getId());
 }
 
 using token_counts = std::map<std::pair<std::string, std::uint64_t>, std::uint64_t>;

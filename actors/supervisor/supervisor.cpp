@@ -44,23 +44,7 @@ std::uint16_t number(schema::ActorKind kind) {
 }
 
 const char* name_of(std::uint16_t kind) {
-  switch (static_cast<schema::ActorKind>(kind)) {
-    case schema::ActorKind::HTTP_GATEWAY:
-      return "http_gateway";
-    case schema::ActorKind::ADMISSION_CONTROLLER:
-      return "admission_controller";
-    case schema::ActorKind::CONDUCTOR:
-      return "conductor";
-    case schema::ActorKind::PREFILL_WORKER:
-      return "prefill_worker";
-    case schema::ActorKind::DECODE_WORKER:
-      return "decode_worker";
-    case schema::ActorKind::CACHE_SHARD:
-      return "cache_shard";
-    case schema::ActorKind::SUPERVISOR:
-      return "supervisor";
-  }
-  return "unknown";
+  return kind_name(static_cast<schema::ActorKind>(kind));
 }
 
 }  // namespace

@@ -8,14 +8,6 @@ using namespace yolk::tests;
 
 namespace {
 
-std::vector<core::token_id> prompt_of(std::uint64_t seed, std::size_t length) {
-  core::random_source random(seed);
-  std::vector<core::token_id> tokens;
-  for (std::size_t i = 0; i < length; ++i)
-    tokens.push_back(static_cast<core::token_id>(random.below(toy_vocabulary)));
-  return tokens;
-}
-
 /// An engine between a worker and its real one that spoils some transfers.
 class spoiling_engine final : public transport::transfer_engine {
  public:

@@ -6,18 +6,6 @@
 using namespace yolk;
 using namespace yolk::tests;
 
-namespace {
-
-std::vector<core::token_id> prompt_of(std::uint64_t seed, std::size_t length) {
-  core::random_source random(seed);
-  std::vector<core::token_id> tokens;
-  for (std::size_t i = 0; i < length; ++i)
-    tokens.push_back(static_cast<core::token_id>(random.below(toy_vocabulary)));
-  return tokens;
-}
-
-}  // namespace
-
 TEST_CASE("a prompt's tokens are those of its own KV, at every length around a block and a chunk") {
   toy_cluster cluster({});
   for (const std::size_t length : {1, 3, 4, 5, 7, 8, 9, 16, 17, 40}) {

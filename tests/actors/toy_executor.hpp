@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/background_thread.hpp"
+#include "core/random.hpp"
 #include "kvcache/block_header.hpp"
 #include "kvcache/segment_layout.hpp"
 #include "model/step_executor.hpp"
@@ -36,6 +37,15 @@ inline core::token_id toy_next(std::span<const core::token_id> tokens) {
       all = toy_mix(all, toy_mix(prefix, row));
   }
   return static_cast<core::token_id>(all % toy_vocabulary);
+}
+
+/// Tokens at random, the same for the same seed.
+inline std::vector<core::token_id> prompt_of(std::uint64_t seed, std::size_t length) {
+  core::random_source random(seed);
+  std::vector<core::token_id> tokens;
+  for (std::size_t i = 0; i < length; ++i)
+    tokens.push_back(static_cast<core::token_id>(random.below(toy_vocabulary)));
+  return tokens;
 }
 
 /// Prompt and greedy continuation, up to an end token or max_tokens.

@@ -3,22 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "http/message_parser.hpp"
+#include "tests/fuzz/require.hpp"
 
 namespace {
 
 using namespace yolk::http;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "violated: %s\n", what);
-  std::abort();
-}
 
 std::string drain(request_parser& parser) {
   std::string out;

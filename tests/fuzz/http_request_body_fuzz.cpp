@@ -3,21 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string_view>
 
 #include "http/generation_request.hpp"
+#include "tests/fuzz/require.hpp"
 
 namespace {
 
 using namespace yolk::http;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "violated: %s\n", what);
-  std::abort();
-}
 
 void check(const api_error& error) {
   require(error.status == 400, "status 400");
