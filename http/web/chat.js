@@ -50,7 +50,7 @@ function showFacts(target, answer) {
   if (answer.firstAt) parts.push(fact("first token ", strong(milliseconds(answer.firstAt - answer.sentAt))));
   const tokens = answer.usage ? answer.usage.completion_tokens : answer.pieces;
   const seconds = (answer.lastAt - answer.firstAt) / 1000;
-  if (tokens > 1 && seconds > 0) parts.push(fact(strong(rate((tokens - 1) / seconds)), " tokens/s"));
+  if (tokens > 1 && seconds > 0.01) parts.push(fact(strong(rate((tokens - 1) / seconds)), " tokens/s"));
   if (tokens) parts.push(fact(strong(count(tokens)), tokens === 1 ? " token" : " tokens"));
   if (answer.usage) {
     const prompt = answer.usage.prompt_tokens;
