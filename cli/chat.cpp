@@ -80,7 +80,7 @@ class connection {
     return socket_ >= 0 ? std::string() : error;
   }
 
-  bool send(std::string_view bytes) {
+  bool send(std::string_view bytes) const {
     while (!bytes.empty()) {
       const auto sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent <= 0) return false;

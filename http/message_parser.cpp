@@ -68,7 +68,7 @@ struct request_parser::state {
   void end_head();
   bool choose_body();
   void finish_message();
-  void fail(int status, std::string message);
+  void fail(int status, std::string text);
   [[nodiscard]] bool full() const;
   [[nodiscard]] std::size_t pending_bytes() const { return input.size() - consumed; }
   [[nodiscard]] std::string_view rest() const { return std::string_view(input).substr(consumed); }

@@ -24,7 +24,7 @@ class token_table {
     if (id >= entries_.size()) return {};
     return std::string_view(arena_).substr(entries_[id].offset, entries_[id].length);
   }
-  [[nodiscard]] core::token_id find(std::string_view bytes) const;
+  [[nodiscard]] core::token_id find(std::string_view wanted) const;
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
 
  private:

@@ -234,7 +234,10 @@ list mapped_items(const value& subject, const arguments& given, work& budget) {
   for (const value& item : items_of(subject, budget)) {
     if (attribute.as_text()) {
       value found = attribute_of(item, attribute.as_text()->bytes);
-      out.push_back(found.is_undefined() ? otherwise : std::move(found));
+      if (found.is_undefined())
+        out.push_back(otherwise);
+      else
+        out.push_back(std::move(found));
     } else {
       arguments rest;
       if (given.placed.size() > 1) rest.placed.assign(given.placed.begin() + 1, given.placed.end());

@@ -155,7 +155,7 @@ bool json_fields::flag(const char* field, bool missing) {
   return missing;
 }
 
-std::string json_fields::text(const char* field, std::optional<std::string> missing) {
+std::string json_fields::text(const char* field, const std::optional<std::string>& missing) {
   const json* value = find(field);
   if (value == nullptr) {
     if (!missing) fail(errc::malformed, field, "is missing");

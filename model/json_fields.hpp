@@ -42,7 +42,7 @@ class json_fields {
   std::uint32_t integer(const char* field, integer_range range, std::optional<std::uint32_t> missing = {});
   double number(const char* field, number_range range, std::optional<double> missing = {});
   bool flag(const char* field, bool missing);
-  std::string text(const char* field, std::optional<std::string> missing = {});
+  std::string text(const char* field, const std::optional<std::string>& missing = {});
   /// Whether the field is there, be it null.
   [[nodiscard]] bool contains(const char* field) const { return object_.contains(field); }
   /// Null when missing.

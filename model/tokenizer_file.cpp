@@ -58,8 +58,8 @@ class node {
   [[nodiscard]] bool flag_or(const char* key, bool otherwise) const {
     return has(key) ? at(key).flag() : otherwise;
   }
-  [[nodiscard]] std::string text_or(const char* key, std::string otherwise) const {
-    return has(key) ? at(key).text() : std::move(otherwise);
+  [[nodiscard]] std::string text_or(const char* key, const std::string& otherwise) const {
+    return has(key) ? at(key).text() : otherwise;
   }
   [[nodiscard]] std::string type() const { return at("type").text(); }
 

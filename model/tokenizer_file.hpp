@@ -50,8 +50,8 @@ struct tokenizer_config_file {
 };
 
 /// `name` is the file's name in errors.
-result<tokenizer_file> read_tokenizer_file(std::string_view json, const std::string& name);
-result<tokenizer_config_file> read_tokenizer_config(std::string_view json, const std::string& name);
+result<tokenizer_file> read_tokenizer_file(std::string_view text, const std::string& name);
+result<tokenizer_config_file> read_tokenizer_config(std::string_view text, const std::string& name);
 
 /// The character that GPT-2's byte-level vocabularies write for a byte, and back.
 std::string byte_level_character(std::uint8_t byte);

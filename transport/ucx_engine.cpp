@@ -270,16 +270,16 @@ void ucx_engine::settle() {
     for (ucx_link* link : std::exchange(ripe_, {})) {
       auto finished = link->take_finished();
       if (peer* of = link->owner()) {
-        settle_open(*of, std::move(finished));
+        settle_open(*of, finished);
       } else {
-        settle_closing(*link, std::move(finished));
+        settle_closing(*link, finished);
       }
     }
   }
   if (!closing_.empty()) reap_closed(std::chrono::steady_clock::now());
 }
 
-void ucx_engine::settle_open(peer& of, std::list<operation> finished) {
+void ucx_engine::settle_open(peer& of, const std::list<operation>& finished) {
   std::optional<failure> broken;
   std::vector<transfer*> ended;
   bool has_greeted = false;
@@ -298,7 +298,7 @@ void ucx_engine::settle_open(peer& of, std::list<operation> finished) {
   if (!of.issuing.empty()) make_runnable(of);
 }
 
-void ucx_engine::settle_closing(ucx_link& link, std::list<operation> finished) {
+void ucx_engine::settle_closing(ucx_link& link, const std::list<operation>& finished) {
   for (const operation& done : finished) {
     if (done.owner != nullptr) --done.owner->open_operations;
   }
@@ -413,7 +413,7 @@ void ucx_engine::greeted(peer& by) {
 }
 
 // A transfer larger than the limit goes alone.
-void ucx_engine::admit(peer& to) {
+void ucx_engine::admit(peer& to) const {
   while (!to.waiting.empty()) {
     transfer& next = *to.waiting.front();
     const bool fits = next.bytes <= options_.max_in_flight_bytes &&

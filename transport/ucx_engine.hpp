@@ -81,8 +81,8 @@ class ucx_engine final : public transfer_engine {
   void forget_now(const region_descriptor& region);
 
   void settle();
-  void settle_closing(ucx_link& link, std::list<operation> finished);
-  void settle_open(peer& of, std::list<operation> finished);
+  void settle_closing(ucx_link& link, const std::list<operation>& finished);
+  void settle_open(peer& of, const std::list<operation>& finished);
   void greeted(peer& by);
   void reap_closed(core::time_point now);
 
@@ -91,7 +91,7 @@ class ucx_engine final : public transfer_engine {
 
   bool issue_round();
   bool issue(peer& to);
-  void admit(peer& to);
+  void admit(peer& to) const;
   std::optional<failure> issue_slices(peer& to);
   std::optional<failure> confirm(transfer& all_issued);
   void connect(peer& to);
