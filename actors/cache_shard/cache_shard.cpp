@@ -143,7 +143,7 @@ bool shard_state::try_take(const messages::offer_blocks& offer,
   std::vector<core::block_index> sources;
   for (unsigned i = 0; i < given->getHeaders().size() && i < blocks.size(); ++i) {
     auto header = block_header_of(given->getHeaders()[i]);
-    if (stored_.count(header.key) != 0) continue;
+    if (stored_.contains(header.key)) continue;
     sources.push_back(blocks[i]);
     open->headers.push_back(std::move(header));
   }
@@ -153,7 +153,7 @@ bool shard_state::try_take(const messages::offer_blocks& offer,
   };
   if (sources.empty()) return decline();
   // A chain whose beginning is not cached could never be found.
-  if (open->headers.front().parent != open->root && stored_.count(open->headers.front().parent) == 0)
+  if (open->headers.front().parent != open->root && !stored_.contains(open->headers.front().parent))
     return false;
   // Of a chain longer than the arena the front is the part that others begin with.
   const auto fitting = std::min<std::size_t>(sources.size(), arena_.slot_count());

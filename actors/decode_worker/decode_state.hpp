@@ -91,7 +91,7 @@ class decode_state {
   void handoff_checked(const decode_handoff_checked& checked);
   void cancel(std::uint64_t leg_id);
   void step_done(const decode_step_done& done);
-  void offer_ready(std::uint64_t offer);
+  void offer_ready(std::uint64_t id);
   void set_peers(const messages::conductor_reports& conductor, const messages::cache_shard_actor& shard);
   void peer_down(const caf::actor_addr& who);
   void tick();
@@ -117,7 +117,7 @@ class decode_state {
   void end(const sequence_ptr& sequence, bool keep_blocks);
   // afterwards
   void offer(const sequence_ptr& sequence, std::uint32_t full_blocks);
-  void drop_offer(std::uint64_t offer);
+  void drop_offer(std::uint64_t id);
   void report();
   [[nodiscard]] std::uint32_t block_tokens() const { return environment_->layout.block_tokens; }
 

@@ -47,7 +47,7 @@ class gateway_state {
   void change_peers(const messages::peers_changed& changed, session_peers fresh);
   void tick();
   void tick_later();
-  void look_after(client_connection& client, core::time_point now);
+  void look_after(client_connection& client, core::time_point time);
   caf::response_promise drain();
   [[nodiscard]] messages::actor_status status(const messages::status_request& question) const;
 

@@ -58,13 +58,13 @@ class generation_session final : public generation_session_actor::base {
   void place_legs();
   bool place(generation::leg& which);
   void receive(const messages::token_batch& batch);
-  void record(const generation::arrival& what, core::time_point now);
+  void record(const generation::arrival& what, core::time_point time);
   void receive(const messages::leg_failed& failure);
   void act_on(const generation::verdict& what, std::string_view reason);
   void change_peers(session_peers fresh);
   void peer_down(const caf::actor_addr& who);
   void tick();
-  void look_after_legs(core::time_point now);
+  void look_after_legs(core::time_point time);
 
   void tell_choice(choice& which);
   void finish_if_complete();

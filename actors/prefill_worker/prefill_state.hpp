@@ -53,7 +53,7 @@ class prefill_state {
   void step_done(const prefill_step_done& done);
   void push_done(const prefill_push_done& done);
   void pull_done(const prefill_pull_done& done);
-  void offer_ready(std::uint64_t offer);
+  void offer_ready(std::uint64_t id);
   void peer_down(const caf::actor_addr& who);
   void tick();
   [[nodiscard]] messages::actor_status status(std::uint64_t serial) const;
@@ -94,8 +94,8 @@ class prefill_state {
   void hand_over(const leg_ptr& leg);
   void keep_in_cache(const leg_ptr& leg);
   void offer(const leg_ptr& leg);
-  void drop_offer(std::uint64_t offer);
-  void fail(const leg_ptr& leg, messages::schema::LegFailed::Reason reason, const std::string& why);
+  void drop_offer(std::uint64_t id);
+  void fail(const leg_ptr& leg, messages::schema::LegFailed::Reason why, const std::string& text);
   void end(const leg_ptr& leg);
   void release_if_unused(const leg_ptr& leg);
   void report();
