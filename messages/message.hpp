@@ -1,6 +1,7 @@
 #pragma once
 
 #include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/make_counted.hpp>
 #include <caf/type_nr.hpp>
 #include <string>
 #include <utility>
