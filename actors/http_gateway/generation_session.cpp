@@ -381,6 +381,10 @@ void generation_session::on_exit() {
   if (!ended_) context_->environment.recorder->request_ended(outcome::failed, now() - arrived_);
   owed_to_admission_.clear();
   generation_.reset();
+  // Whoever is monitored keeps a note of it for its own lifetime, and with it the memory of this actor.
+  demonitor(origin_.broker.address());
+  if (origin_.peers.admission) demonitor(origin_.peers.admission.address());
+  if (origin_.peers.conductor) demonitor(origin_.peers.conductor.address());
   origin_ = session_origin{};
   // A dead broker's mailbox may hold this actor as a sender; through the context it would hold the heavy
   // lane, too, and CAF waits for detached actors to be freed before the process ends.

@@ -67,7 +67,7 @@ def ends():
     """SIGTERM to the process group during streams: exit code 0 soon, nothing is left, the port is free at once"""
     port = 0
     for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        server = Server("--prefill-workers", "2", "--decode-workers", "2", port=port)
+        server = Server("--prefill-workers", "2", "--decode-workers", "2", "--drain-seconds", "1", port=port)
         with server:
             port = server.port
             pid = server.process.pid
@@ -95,6 +95,30 @@ def ends():
             assert system_v_segments(pid) == []
             assert not [name for name in shared if os.path.exists(name)], shared
         print(f"        {signal.Signals(signal_number).name}: ended after {took:.2f} s with 8 streams running")
+
+
+@test
+def drains():
+    """at SIGTERM running answers are finished, and idle connections do not hold up the end"""
+    server = Server("--drain-seconds", "100")
+    with server:
+        idle, used = server.connect(), server.connect()
+        used.send("GET", "/version")
+        used.answer()
+        with server.connect() as client:
+            client.send("POST", COMPLETIONS, {**LONG, "max_tokens": 1500})
+            events = client.events()
+            got = [next(events)]
+            begin = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            got += list(events)
+        assert got[-1] == "[DONE]" and len(got) > 1400, (len(got), got[-1])
+        assert server.process.wait(DEADLINE) == 0
+        assert time.monotonic() - begin < 60, "idle connections held up the end"
+        print(f"        ended {time.monotonic() - begin:.2f} s after SIGTERM, the answer whole")
+        assert idle.closed() and used.closed()
+        idle.socket.close()
+        used.socket.close()
 
 
 @test
