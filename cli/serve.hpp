@@ -26,6 +26,6 @@ struct serve_options {
 /// a command line of its own: CLI11 reads no file for a subcommand.
 void declare_serve(CLI::App& serve, serve_options& options);
 /// Serves until SIGINT or SIGTERM. The exit code.
-int run_serve(const serve_options& options);
+int run_serve(const serve_options& given);
 
 }  // namespace yolk::cli

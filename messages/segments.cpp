@@ -14,7 +14,7 @@ segments::segments(kj::Own<capnp::MallocMessageBuilder> builder) : builder_(kj::
   segments_ = kj::heapArray<kj::ArrayPtr<const capnp::word>>(builder_->getSegmentsForOutput());
 }
 
-segments::~segments() noexcept {}
+segments::~segments() noexcept = default;
 
 result<segments_ptr> segments::adopt(kj::Array<capnp::word> flat) {
   const std::size_t bytes = flat.size() * sizeof(capnp::word);

@@ -44,7 +44,7 @@ void remove(std::uint64_t nonce, const std::function<void()>& unmap) {
 bool hold(std::uint64_t nonce, const std::function<void()>& map) {
   auto& regions = the_table();
   const std::shared_lock lock(regions.guard);
-  if ((nonce & process_half) == regions.process && regions.alive.count(nonce) == 0) return false;
+  if ((nonce & process_half) == regions.process && !regions.alive.contains(nonce)) return false;
   map();
   return true;
 }
