@@ -3,7 +3,7 @@ import os
 import random
 import sys
 
-from harness import Server, main, test, together
+from harness import Server, main, test, together, until
 
 COMPLETIONS = "/v1/completions"
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 20261130
@@ -43,7 +43,8 @@ def does_not_grow():
         load(1600, 8000)
         after = resident_bytes(server), descriptors(server)
         print(f"        {(after[0] - before[0]) / 2**20:.1f} MiB more after 1,600 requests and 8,000 refusals")
-        assert after[1] <= before[1], (before, after)
+        # The server closes a connection a moment after its client did.
+        until(lambda: descriptors(server) <= before[1], f"as few descriptors as before, {before[1]}", 20)
         if b"__asan_init" not in open(server.process.args[0], "rb").read():  # its quarantine grows
             assert after[0] - before[0] < 8 << 20, (before, after)
 
