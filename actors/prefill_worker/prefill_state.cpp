@@ -232,7 +232,8 @@ void prefill_state::step_done(const prefill_step_done& done) {
   environment_->recorder->step(metrics::step_kind::prefill, token_count, done.result->elapsed);
   const double seconds = std::chrono::duration<double>(done.result->elapsed).count();
   for (std::size_t i = 0; i < step->parts.size(); ++i) {
-    const auto& [leg, count] = step->parts[i];
+    const auto& leg = step->parts[i].leg;
+    const auto count = step->parts[i].token_count;
     leg->in_use -= 1;
     leg->compute_seconds += seconds * count / token_count;
     if (leg->phase() == leg_phase::ended) {
