@@ -38,7 +38,8 @@ def does_not_grow():
                     connection.answer()
             server.until_idle()
 
-        load(800, 200)
+        # Twice the same, since a session's memory lives until its next tick: a second of them is always there.
+        load(1600, 8000)
         before = resident_bytes(server), descriptors(server)
         load(1600, 8000)
         after = resident_bytes(server), descriptors(server)
@@ -46,7 +47,7 @@ def does_not_grow():
         # The server closes a connection a moment after its client did.
         until(lambda: descriptors(server) <= before[1], f"as few descriptors as before, {before[1]}", 20)
         if b"__asan_init" not in open(server.process.args[0], "rb").read():  # its quarantine grows
-            assert after[0] - before[0] < 8 << 20, (before, after)
+            assert after[0] - before[0] < 14 << 20, (before, after)  # 2 KiB each would be 21
 
 
 def wrong_bytes(draw, request):
