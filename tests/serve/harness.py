@@ -39,9 +39,9 @@ def die_with_parent():
 class Server:
     """`with Server("--max-running", "2") as server:`"""
 
-    def __init__(self, *options, port=0, program=PROGRAM):
+    def __init__(self, *options, port=0, command=(PROGRAM, "serve")):
         self.log = tempfile.TemporaryFile()
-        command = [program, "serve", "--port", str(port), *options]
+        command = [*command, "--port", str(port), *options]
         # Of its own group, as scripts/serve.sh is: a test may signal the group.
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         start_new_session=True, preexec_fn=die_with_parent)

@@ -8,6 +8,7 @@ import time
 
 from harness import DEADLINE, PROGRAM, Server, main, test, until
 
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 COMPLETIONS = "/v1/completions"
 LONG = {"prompt": "Once upon a time", "max_tokens": 1900, "temperature": 0, "ignore_eos": True, "stream": True}
 
@@ -95,6 +96,23 @@ def ends():
             assert system_v_segments(pid) == []
             assert not [name for name in shared if os.path.exists(name)], shared
         print(f"        {signal.Signals(signal_number).name}: ended after {took:.2f} s with 8 streams running")
+
+
+@test
+def script():
+    """scripts/serve.sh starts what is built already, and a signal to its group ends it"""
+    if PROGRAM != os.path.join(ROOT, "build/release/yolk"):
+        print("        not here: the script serves build/release")
+        return
+    with Server(command=(os.path.join(ROOT, "scripts/serve.sh"),)):
+        pass  # whatever there was to build is built now
+    begin = time.monotonic()
+    with Server("--served-model-name", "by-script", command=(os.path.join(ROOT, "scripts/serve.sh"),)) as server:
+        print(f"        serves {time.monotonic() - begin:.2f} s after its second call")
+        assert server.ask("GET", "/v1/models").json()["data"][0]["id"] == "by-script"
+        os.killpg(server.process.pid, signal.SIGTERM)
+        assert server.process.wait(DEADLINE) == 0
+        assert group_is_empty(server.process.pid)
 
 
 @test
