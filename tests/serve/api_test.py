@@ -4,6 +4,7 @@ from harness import Server, main, test
 SERVER = Server("--served-model-name", "yolk-test")
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 QUESTION = [{"role": "user", "content": "The red fox holds 4821. What does the red fox hold?"}]
+OPEN = [{"role": "user", "content": "Tell me a story."}]
 START = "It was a dark evening, and the"
 GREEDY = {"temperature": 0, "ignore_eos": True}
 
@@ -82,7 +83,8 @@ def stop_across_tokens():
 @test
 def choices():
     """n = 2: choice c is what seed + c gives alone, whole and streamed, and usage counts the prompt once"""
-    fields = {"messages": QUESTION, "max_tokens": 10, "temperature": 1, "ignore_eos": True}
+    # An open prompt: what the model is sure of comes out the same under any seed.
+    fields = {"messages": OPEN, "max_tokens": 10, "temperature": 1, "ignore_eos": True}
     alone = [SERVER.good(CHAT, seed=seed, **fields) for seed in (7, 8)]
     both = SERVER.good(CHAT, seed=7, n=2, **fields)
     assert [one["index"] for one in both["choices"]] == [0, 1]
