@@ -4,6 +4,7 @@
 #include <span>
 
 #include "actors/metrics.hpp"
+#include "core/background_thread.hpp"
 #include "core/clock.hpp"
 #include "core/ids.hpp"
 #include "core/sampling_params.hpp"
@@ -35,6 +36,7 @@ struct worker_environment {
   std::unique_ptr<model::step_executor> executor;
   std::shared_ptr<metrics> recorder;
   std::shared_ptr<const core::clock> clock;
+  core::job_place hashing = core::job_place::own_thread;  ///< where checksums are computed
 };
 
 /// What both kinds of worker report alike: who they are, what their pool holds, what they moved.

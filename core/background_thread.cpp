@@ -6,7 +6,9 @@
 
 namespace yolk::core {
 
-background_thread::background_thread(const std::string& name) : thread_([this] { run(); }) {
+background_thread::background_thread(const std::string& name, job_place place) : place_(place) {
+  if (place_ == job_place::at_once) return;
+  thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
 }
 
@@ -15,12 +17,12 @@ background_thread::~background_thread() {
 }
 
 void background_thread::stop() {
-  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     jobs_.clear();
   }
+  if (!thread_.joinable()) return;
   wake_.notify_one();
   thread_.join();
 }
@@ -29,7 +31,11 @@ bool background_thread::post(std::function<void()> job) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_ || jobs_.size() >= max_queued) return false;
-    jobs_.push_back(std::move(job));
+    if (place_ == job_place::own_thread) jobs_.push_back(std::move(job));
+  }
+  if (place_ == job_place::at_once) {
+    job();
+    return true;
   }
   wake_.notify_one();
   return true;

@@ -58,7 +58,7 @@ shard_state::shard_state(shard_internal_actor::pointer self, const shard_options
               .block_bytes = environment_->layout.block_bytes(),
               .block_tokens = environment_->layout.block_tokens}),
       cache_report_(environment_->id, environment_->incarnation),
-      hashing_(std::make_unique<core::background_thread>("shard-hash")) {
+      hashing_(std::make_unique<core::background_thread>("shard-hash", environment_->hashing)) {
   arena_.set_listener([this](const kvcache::cache_event& event) {
     if (event.what == kvcache::cache_event::kind::stored)
       stored_.insert(event.key);

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "actors/metrics.hpp"
+#include "core/background_thread.hpp"
 #include "core/clock.hpp"
 #include "core/ids.hpp"
 #include "kvcache/segment_layout.hpp"
@@ -31,6 +32,7 @@ struct shard_environment {
   std::unique_ptr<transport::transfer_engine> transfers;
   std::shared_ptr<metrics> recorder;
   std::shared_ptr<const core::clock> clock;
+  core::job_place hashing = core::job_place::own_thread;  ///< where checksums are computed
 };
 
 /// The node's DRAM tier of KV: takes the blocks that workers offer, gives prefixes to those who ask.

@@ -19,7 +19,7 @@ decode_state::decode_state(decode_internal_actor::pointer self, const decode_opt
       environment_(std::move(environment)),
       cache_(environment_->block_count, environment_->layout.block_tokens),
       last_progress_(environment_->clock->now()),
-      hashing_(std::make_unique<core::background_thread>("decode-hash")) {}
+      hashing_(std::make_unique<core::background_thread>("decode-hash", environment_->hashing)) {}
 
 decode_state::~decode_state() {
   // Threads end before what they touch does.

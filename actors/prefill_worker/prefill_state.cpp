@@ -19,7 +19,7 @@ prefill_state::prefill_state(prefill_internal_actor::pointer self, const prefill
       checksums_(environment_->block_count),
       cache_report_(environment_->id, environment_->incarnation),
       last_progress_(environment_->clock->now()),
-      hashing_(std::make_unique<core::background_thread>("prefill-hash")) {
+      hashing_(std::make_unique<core::background_thread>("prefill-hash", environment_->hashing)) {
   cache_.set_listener([this](const kvcache::cache_event& event) { cache_report_.note(event); });
 }
 
