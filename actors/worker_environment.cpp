@@ -1,6 +1,7 @@
 #include "actors/worker_environment.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "actors/conversions.hpp"
 
@@ -21,6 +22,13 @@ void write_worker(schema::ActorStatus::Builder status, const worker_environment&
   status.setTransfers(transfers.transfers);
   status.setTransferBytes(transfers.put_bytes + transfers.get_bytes);
   status.setTransferFailures(transfers.failures);
+}
+
+void write_progress(schema::ActorStatus::Builder status, bool step_open, core::duration since_last_step) {
+  status.setHasWork(step_open);
+  if (step_open)
+    status.setIdleMilliseconds(static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(since_last_step).count()));
 }
 
 schema::TokenBatch::Finish finish_after(core::token_id newest, const core::sampling_params& params,

@@ -43,6 +43,10 @@ struct worker_environment {
 void write_worker(messages::schema::ActorStatus::Builder status, const worker_environment& worker,
                   const kvcache::prefix_cache& pool);
 
+/// Whether a step is open, and how long ago the last one ended: what tells a hung worker from an idle one.
+void write_progress(messages::schema::ActorStatus::Builder status, bool step_open,
+                    core::duration since_last_step);
+
 /// Whether a sequence ends with its newest token. generated_count includes that token; total_count is prompt
 /// plus generated.
 messages::schema::TokenBatch::Finish finish_after(core::token_id newest, const core::sampling_params& params,

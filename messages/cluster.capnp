@@ -52,12 +52,6 @@ struct ClusterStatus {
   startedMilliseconds @3 :UInt64;  # since the node started
 }
 
-struct Audit {
-  # What is held at rest, for tests and for shutdown.
-  clean @0 :Bool;
-  text @1 :Text;
-}
-
 struct ActorJoined {
   # Supervisor -> conductor, beside the new actor's handle: after a start and after every restart.
   kind @0 :ActorKind;

@@ -9,7 +9,6 @@ struct ReserveBlocks {
   # Prefill worker -> decode worker when the prefill is about to begin, beside the GenerateRequest. Answered by a
   # ReservationGranted, at once or as soon as there is room.
   header @0 :Common.RequestHeader;
-  tokenCount @1 :UInt32;         # KV that will be pushed
 }
 
 struct ReservationGranted {
@@ -70,10 +69,9 @@ struct OfferBlocks {
   worker @1 :UInt32;
   workerIncarnation @2 :UInt64;
   root @3 :Common.BlockKey;
-  prefixTokens @4 :UInt32;       # tokens before the first offered block
-  blocks @5 :Data;               # UInt32 little-endian
-  headers @6 :List(Common.BlockHeader);
-  region @7 :Common.Region;
+  blocks @4 :Data;               # UInt32 little-endian
+  headers @5 :List(Common.BlockHeader);
+  region @6 :Common.Region;
 }
 
 struct OfferDone {
@@ -95,7 +93,7 @@ struct CacheEvents {
 }
 
 struct SnapshotRequest {
-  holder @0 :UInt32;
+  # Conductor -> holder.
 }
 
 struct CacheSnapshot {

@@ -6,10 +6,9 @@ $Cxx.namespace("yolk::messages::schema");
 using Common = import "common.capnp";
 
 struct PrefillOrder {
-  # Conductor -> prefill worker, beside the GenerateRequest and the handles of session, decode worker and cache shard.
+  # Conductor -> prefill worker, beside the GenerateRequest and the handles of session and decode worker.
   header @0 :Common.RequestHeader;
-  decodeWorker @1 :UInt32;
-  poolCachedTokens @2 :UInt32;   # what the conductor's index says the shard has of this prompt; 0 = do not ask it
+  poolCachedTokens @1 :UInt32;   # what the conductor's index says the shard has of this prompt; 0 = do not ask it
 }
 
 struct PrefillEnded {

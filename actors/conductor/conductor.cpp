@@ -124,7 +124,6 @@ bool conductor_state::try_place(placed_leg& leg) {
   ++placements_;
   const auto order = messages::prefill_order::build([&](schema::PrefillOrder::Builder builder) {
     write(builder.initHeader(), leg.header, environment_.incarnation);
-    builder.setDecodeWorker(chosen->decode.value);
     builder.setPoolCachedTokens(pool_cached);
   });
   self_->send(at.handle, order, leg.request, leg.session, then.handle);
@@ -223,8 +222,7 @@ void conductor_state::cache_changed(const messages::cache_events& events) {
 }
 
 void conductor_state::ask_for_snapshot(core::worker_id holder) {
-  const auto ask = messages::snapshot_request::build(
-      [&](schema::SnapshotRequest::Builder b) { b.setHolder(holder.value); });
+  const auto ask = messages::snapshot_request::build([](schema::SnapshotRequest::Builder) {});
   const auto take = [this](const messages::cache_snapshot& snapshot) {
     const auto given = snapshot.read();
     const auto keys = numbers_of<kvcache::block_key>(given->getKeys());

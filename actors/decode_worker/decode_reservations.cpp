@@ -12,7 +12,7 @@ using reason = schema::LegFailed::Reason;
 
 caf::result<messages::reservation_granted> decode_state::reserve(const messages::reserve_blocks& ask,
                                                                  const messages::generate_request& request) {
-  auto asked = std::make_shared<reservation>();
+  auto asked = std::make_shared<reservation>(cache_);
   asked->header = header_of(ask.read()->getHeader());
   asked->request = request;
   asked->owner = caf::actor_cast<caf::actor_addr>(self_->current_sender());
@@ -37,23 +37,19 @@ void decode_state::grant_waiting() {
 }
 
 bool decode_state::grant(const reservation_ptr& asked) {
-  for (const auto& hit : cache_.match(asked->root, asked->tokens, asked->tokens.size() - 1))
-    asked->blocks.push_back(hit.block);
-  asked->resident_blocks = static_cast<std::uint32_t>(asked->blocks.size());
-  const auto needed = environment_->layout.blocks_for(static_cast<std::uint32_t>(asked->tokens.size()));
-  auto fresh = cache_.allocate(needed - asked->resident_blocks);
-  if (!fresh) {
-    for (const auto block : asked->blocks) cache_.release(block);
-    asked->blocks.clear();
+  asked->blocks.adopt(cache_.match(asked->root, asked->tokens, asked->tokens.size() - 1));
+  const auto length = static_cast<std::uint32_t>(asked->tokens.size());
+  asked->resident_blocks = asked->blocks.full_block_count();
+  if (!asked->blocks.append(length - asked->blocks.token_count())) {
+    asked->blocks.release();
     return false;
   }
-  asked->blocks.insert(asked->blocks.end(), fresh->begin(), fresh->end());
   asked->phase = reservation_phase::granted;
   asked->end = environment_->clock->now() + options_.lease;
   asked->promise.deliver(
       messages::reservation_granted::build([&](schema::ReservationGranted::Builder granted) {
         write(granted.initHeader(), asked->header, environment_->incarnation);
-        granted.setBlocks(as_data(asked->blocks));
+        granted.setBlocks(as_data(asked->blocks.blocks()));
         granted.setResidentBlocks(asked->resident_blocks);
         write(granted.initRegion(), environment_->transfers->descriptor());
         granted.setLeaseMilliseconds(static_cast<std::uint32_t>(
@@ -81,7 +77,7 @@ void decode_state::drop(const reservation_ptr& dropped) {
     waiting_.erase(std::find(waiting_.begin(), waiting_.end(), dropped));
     dropped->promise.deliver(caf::make_error(caf::sec::request_receiver_down, "reservation: released"));
   }
-  for (const auto block : dropped->blocks) cache_.release(block);
+  dropped->blocks.release();
   reservations_.erase(dropped->header.leg);
 }
 
@@ -114,8 +110,7 @@ void decode_state::peer_down(const caf::actor_addr& who) {
   form_step();
 }
 
-void decode_state::take_over(const messages::kv_handoff& handoff, const messages::generate_request& request,
-                             const messages::session_actor& session) {
+void decode_state::take_over(const messages::kv_handoff& handoff, const messages::session_actor& session) {
   const auto given = handoff.read();
   const auto header = header_of(given->getHeader());
   const auto found = reservations_.find(header.leg);
@@ -126,7 +121,6 @@ void decode_state::take_over(const messages::kv_handoff& handoff, const messages
   }
   const auto held = found->second;
   held->phase = reservation_phase::checking;
-  held->request = request;
   held->session = session;
   held->pool_cached_tokens = given->getPoolCachedTokens();
   for (auto choice : given->getChoices())
@@ -135,10 +129,10 @@ void decode_state::take_over(const messages::kv_handoff& handoff, const messages
   const auto me = caf::actor_cast<caf::actor>(self_);
   const bool posted = hashing_->post([this, me, held, expected = std::move(expected)] {
     const auto layers = environment_->layout.layer_count;
-    bool good = expected.size() == (held->blocks.size() - held->resident_blocks) * layers;
-    for (std::size_t i = held->resident_blocks; good && i < held->blocks.size(); ++i) {
-      const auto sums =
-          kvcache::layer_checksums(block_bytes(*environment_, held->blocks[i]), environment_->layout);
+    const auto blocks = held->blocks.blocks();
+    bool good = expected.size() == (blocks.size() - held->resident_blocks) * layers;
+    for (std::size_t i = held->resident_blocks; good && i < blocks.size(); ++i) {
+      const auto sums = kvcache::layer_checksums(block_bytes(*environment_, blocks[i]), environment_->layout);
       good = std::equal(sums.begin(), sums.end(), expected.begin() + (i - held->resident_blocks) * layers);
     }
     caf::anon_send(me, decode_handoff_checked{held->header.leg, good});
@@ -169,10 +163,10 @@ void decode_state::join(const reservation_ptr& arrived) {
   const auto request = arrived->request.read();
   const auto first_choice = request->getFirstChoice();
   const auto seeds = request->getSampling().getSeeds();
-  cache_.insert(arrived->root, arrived->tokens, arrived->blocks);
+  cache_.insert(arrived->root, arrived->tokens, arrived->blocks.blocks());
   for (const auto& [choice, token] : arrived->choices) {
     if (choice < first_choice || choice - first_choice >= seeds.size()) continue;
-    auto sequence = std::make_shared<decode_sequence>();
+    auto sequence = std::make_shared<decode_sequence>(arrived->blocks.fork());
     sequence->header = arrived->header;
     sequence->request = arrived->request;
     sequence->session = arrived->session;
@@ -190,8 +184,6 @@ void decode_state::join(const reservation_ptr& arrived) {
                                          environment_->model.end_tokens, environment_->model.vocabulary_size);
     sequence->sampler->accept(token);
     sequence->tokens.push_back(token);
-    sequence->blocks = arrived->blocks;
-    for (const auto block : sequence->blocks) cache_.add_reference(block);
     running_.push_back(std::move(sequence));
   }
   drop(arrived);

@@ -4,7 +4,6 @@
 #include <caf/all.hpp>
 #include <cstring>
 
-#include "actors/cache_report.hpp"
 #include "kvcache/block_header.hpp"
 
 namespace yolk::actors {
@@ -19,7 +18,8 @@ decode_state::decode_state(decode_internal_actor::pointer self, const decode_opt
       environment_(std::move(environment)),
       cache_(environment_->block_count, environment_->layout.block_tokens),
       last_progress_(environment_->clock->now()),
-      hashing_(std::make_unique<core::background_thread>("decode-hash", environment_->hashing)) {}
+      hashing_(std::make_unique<core::background_thread>("decode-hash", environment_->hashing)),
+      offers_(*environment_, cache_, *hashing_) {}
 
 decode_state::~decode_state() {
   // Threads end before what they touch does.
@@ -52,7 +52,8 @@ void decode_state::form_step() {
     model::step_slice slice;
     slice.tokens = {sequence->tokens.back()};
     slice.first_position = static_cast<std::uint32_t>(sequence->tokens.size()) - 1;
-    slice.blocks = sequence->blocks;
+    const auto blocks = sequence->blocks.blocks();
+    slice.blocks.assign(blocks.begin(), blocks.end());
     slice.samplers = {sequence->sampler};
     work.slices.push_back(std::move(slice));
   }
@@ -62,11 +63,11 @@ void decode_state::form_step() {
   });
 }
 
-/// The block that this step writes to exists and is the sequence's own.
+/// The block that this step writes to exists and is the sequence's own: choices of one prompt share its
+/// blocks until each of them goes on filling the last.
 bool decode_state::make_room(const sequence_ptr& sequence) {
-  const auto position = static_cast<std::uint32_t>(sequence->tokens.size()) - 1;
-  if (position / block_tokens() < sequence->blocks.size()) return own_last_block(sequence);
-  if (sequence->blocks.size() >= cache_.block_count()) {
+  if (environment_->layout.blocks_for(static_cast<std::uint32_t>(sequence->tokens.size())) >
+      cache_.block_count()) {
     // The gateway bounds sequences by the smallest pool, so this one was not asked for through it.
     self_->send(sequence->session,
                 make_leg_failed(sequence->header, environment_->incarnation, reason::INTERNAL,
@@ -75,24 +76,12 @@ bool decode_state::make_room(const sequence_ptr& sequence) {
     return false;
   }
   for (;;) {
-    if (auto fresh = cache_.allocate(1)) {
-      sequence->blocks.push_back(fresh->front());
-      return true;
-    }
-    if (!preempt_one(sequence)) return false;
-  }
-}
-
-/// Copy on write: choices of one prompt share its blocks, the last of which each of them goes on filling.
-bool decode_state::own_last_block(const sequence_ptr& sequence) {
-  auto& last = sequence->blocks.back();
-  if (cache_.reference_count(last) == 1) return true;
-  for (;;) {
-    if (auto fresh = cache_.allocate(1)) {
-      const auto source = block_bytes(*environment_, last);
-      std::memcpy(block_bytes(*environment_, fresh->front()).data(), source.data(), source.size());
-      cache_.release(last);
-      last = fresh->front();
+    if (const auto room = sequence->blocks.append(1)) {
+      if (room->copy) {
+        const auto source = block_bytes(*environment_, room->copy->source);
+        std::memcpy(block_bytes(*environment_, room->copy->target).data(), source.data(), source.size());
+        sequence->blocks.copied();
+      }
       return true;
     }
     if (!preempt_one(sequence)) return false;
@@ -160,10 +149,9 @@ void decode_state::end(const sequence_ptr& sequence, bool keep_blocks) {
   // KV of the newest token was never computed.
   const auto known = sequence->tokens.size() - 1;
   const auto full_blocks = static_cast<std::uint32_t>(known) / block_tokens();
-  cache_.insert(sequence->root, std::span(sequence->tokens).first(known), sequence->blocks);
+  cache_.insert(sequence->root, std::span(sequence->tokens).first(known), sequence->blocks.blocks());
   if (keep_blocks) offer(sequence, full_blocks);
-  for (const auto block : sequence->blocks) cache_.release(block);
-  sequence->blocks.clear();
+  sequence->blocks.release();
 }
 
 void decode_state::cancel(std::uint64_t leg_id) {
@@ -185,32 +173,21 @@ void decode_state::cancel(std::uint64_t leg_id) {
 void decode_state::offer(const sequence_ptr& sequence, std::uint32_t full_blocks) {
   const auto first = std::max(sequence->leg_length, sequence->pool_cached_tokens) / block_tokens();
   if (!shard_ || first >= full_blocks) return;
-  auto offer =
-      make_offer(*environment_, sequence->root, sequence->tokens, sequence->blocks, first, full_blocks);
-  for (const auto block : offer.blocks) cache_.add_reference(block);
-  const auto id = next_offer_++;
-  auto& kept = offers_.emplace(id, std::move(offer)).first->second;
-  const auto me = caf::actor_cast<caf::actor>(self_);
-  const bool posted = hashing_->post([this, me, id, &kept] {
-    fill_checksums(kept, *environment_);
-    caf::anon_send(me, decode_offer_ready{id});
-  });
-  if (!posted) drop_offer(id);
+  offers_.open(make_offer(*environment_, sequence->root, sequence->tokens, sequence->blocks.blocks(), first,
+                          full_blocks),
+               caf::actor_cast<caf::actor>(self_));
 }
 
-void decode_state::offer_ready(std::uint64_t id) {
-  const auto found = offers_.find(id);
-  if (found == offers_.end()) return;
-  self_->request(shard_, options_.offer_timeout, offer_message(found->second, id, *environment_))
-      .then([this, id](const messages::offer_done&) { drop_offer(id); },
-            [this, id](const caf::error&) { drop_offer(id); });
+void decode_state::send_offer(std::uint64_t number) {
+  const auto* offer = offers_.find(number);
+  if (offer == nullptr) return;
+  self_->request(shard_, options_.offer_timeout, offer_message(*offer, number, *environment_))
+      .then([this, number](const messages::offer_done&) { offer_answered(number); },
+            [this, number](const caf::error&) { offer_answered(number); });
 }
 
-void decode_state::drop_offer(std::uint64_t id) {
-  const auto found = offers_.find(id);
-  if (found == offers_.end()) return;
-  for (const auto block : found->second.blocks) cache_.release(block);
-  offers_.erase(found);
+void decode_state::offer_answered(std::uint64_t number) {
+  offers_.close(number);
   grant_waiting();
   form_step();
 }
@@ -227,11 +204,6 @@ void decode_state::tick() {
   grant_waiting();
   form_step();
   report();
-}
-
-/// The decode worker's blocks are no place that a prefill can pull from: the conductor does not index them.
-messages::cache_snapshot decode_state::snapshot() const {
-  return cache_report(environment_->id, environment_->incarnation).snapshot({});
 }
 
 void decode_state::report() {
@@ -262,11 +234,7 @@ messages::actor_status decode_state::status(std::uint64_t serial) const {
     builder.setStepsDone(steps_done_);
     builder.setTokensDone(tokens_done_);
     builder.setPreemptions(preemptions_);
-    builder.setHasWork(!step_.empty());
-    if (!step_.empty())
-      builder.setIdleMilliseconds(static_cast<std::uint64_t>(
-          std::chrono::duration_cast<std::chrono::milliseconds>(environment_->clock->now() - last_progress_)
-              .count()));
+    write_progress(builder, !step_.empty(), environment_->clock->now() - last_progress_);
     if (at_rest) builder.setAudit(cache_.audit());
   });
 }

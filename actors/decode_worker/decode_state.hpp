@@ -15,6 +15,7 @@
 #include "actors/decode_worker/decode_worker.hpp"
 #include "core/background_thread.hpp"
 #include "kvcache/prefix_cache.hpp"
+#include "kvcache/sequence_blocks.hpp"
 
 namespace yolk::actors {
 
@@ -26,13 +27,11 @@ struct decode_handoff_checked {
   std::uint64_t leg = 0;
   bool verified = false;
 };
-struct decode_offer_ready {
-  std::uint64_t offer = 0;
-};
 
-using decode_internal_actor = messages::decode_worker_actor::extend<
-    caf::reacts_to<decode_step_done>, caf::reacts_to<decode_handoff_checked>,
-    caf::reacts_to<decode_offer_ready>, caf::reacts_to<messages::tick_atom>>;
+using decode_internal_actor =
+    messages::decode_worker_actor::extend<caf::reacts_to<decode_step_done>,
+                                          caf::reacts_to<decode_handoff_checked>, caf::reacts_to<offer_ready>,
+                                          caf::reacts_to<messages::tick_atom>>;
 
 /// waiting: no room yet. granted: KV may be written. checking: handed over, being hashed. resting: nobody's
 /// any more, but a late write may still come.
@@ -40,6 +39,8 @@ enum class reservation_phase : std::uint8_t { waiting, granted, checking, restin
 
 /// Blocks promised to a prefill: owner, incarnation, and an end that needs no word from the peer.
 struct reservation {
+  explicit reservation(kvcache::prefix_cache& cache) : blocks(cache) {}
+
   leg_header header;
   messages::generate_request request;
   caf::actor_addr owner;
@@ -47,8 +48,8 @@ struct reservation {
   std::vector<core::token_id> tokens;
   kvcache::block_key root;
   std::uint32_t resident_blocks = 0;
-  std::vector<core::block_index> blocks;  ///< one reference each
-  core::time_point end{};                 ///< of the lease, or of the rest
+  kvcache::sequence_blocks blocks;
+  core::time_point end{};  ///< of the lease, or of the rest
   caf::typed_response_promise<messages::reservation_granted> promise;
   // from the handoff on
   messages::session_actor session;
@@ -59,6 +60,8 @@ struct reservation {
 
 /// One choice being generated.
 struct decode_sequence {
+  explicit decode_sequence(kvcache::sequence_blocks its_blocks) : blocks(std::move(its_blocks)) {}
+
   leg_header header;
   messages::generate_request request;
   messages::session_actor session;
@@ -70,7 +73,7 @@ struct decode_sequence {
   std::uint32_t pool_cached_tokens = 0;
   core::sampling_params sampling;
   std::shared_ptr<model::sampler> sampler;
-  std::vector<core::block_index> blocks;  ///< one reference each
+  kvcache::sequence_blocks blocks;
   bool in_step = false;
   bool ended = false;
 };
@@ -86,17 +89,15 @@ class decode_state {
                                                      const messages::generate_request& request);
   void keep(std::uint64_t leg_id);
   void release(std::uint64_t leg_id);
-  void take_over(const messages::kv_handoff& handoff, const messages::generate_request& request,
-                 const messages::session_actor& session);
+  void take_over(const messages::kv_handoff& handoff, const messages::session_actor& session);
   void handoff_checked(const decode_handoff_checked& checked);
   void cancel(std::uint64_t leg_id);
   void step_done(const decode_step_done& done);
-  void offer_ready(std::uint64_t id);
+  void send_offer(std::uint64_t number);
   void set_peers(const messages::conductor_reports& conductor, const messages::cache_shard_actor& shard);
   void peer_down(const caf::actor_addr& who);
   void tick();
   [[nodiscard]] messages::actor_status status(std::uint64_t serial) const;
-  [[nodiscard]] messages::cache_snapshot snapshot() const;
 
  private:
   using sequence_ptr = std::shared_ptr<decode_sequence>;
@@ -111,13 +112,12 @@ class decode_state {
   // running
   void form_step();
   [[nodiscard]] bool make_room(const sequence_ptr& sequence);
-  [[nodiscard]] bool own_last_block(const sequence_ptr& sequence);
   [[nodiscard]] bool preempt_one(const sequence_ptr& keep);
   void advance(const sequence_ptr& sequence, const core::sampled_token& token);
   void end(const sequence_ptr& sequence, bool keep_blocks);
   // afterwards
   void offer(const sequence_ptr& sequence, std::uint32_t full_blocks);
-  void drop_offer(std::uint64_t id);
+  void offer_answered(std::uint64_t number);
   void report();
   [[nodiscard]] std::uint32_t block_tokens() const { return environment_->layout.block_tokens; }
 
@@ -133,18 +133,16 @@ class decode_state {
   std::deque<reservation_ptr> waiting_;                    ///< those without room, in order of arrival
   std::vector<sequence_ptr> running_;                      ///< in order of joining
   std::vector<sequence_ptr> step_;                         ///< those in the open step, by slice
-  std::map<std::uint64_t, block_offer> offers_;
-  std::uint64_t next_offer_ = 1;
 
   core::time_point last_progress_;
   std::uint64_t steps_done_ = 0;
   std::uint64_t tokens_done_ = 0;
   std::uint64_t preemptions_ = 0;
   std::unique_ptr<core::background_thread> hashing_;
+  open_offers offers_;
 };
 
 }  // namespace yolk::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(yolk::actors::decode_step_done)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(yolk::actors::decode_handoff_checked)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(yolk::actors::decode_offer_ready)

@@ -31,15 +31,15 @@ decode_internal_actor::behavior_type run(decode_internal_actor::stateful_pointer
       [state](const messages::release_reservation& released) {
         state->release(released.read()->getHeader().getLegId());
       },
-      [state](const messages::kv_handoff& handoff, const messages::generate_request& request,
-              const messages::session_actor& session) { state->take_over(handoff, request, session); },
+      [state](const messages::kv_handoff& handoff, const messages::session_actor& session) {
+        state->take_over(handoff, session);
+      },
       [state](const messages::cancel_leg& cancel) { state->cancel(cancel.read()->getHeader().getLegId()); },
-      [state](const messages::snapshot_request&) { return state->snapshot(); },
       [state](const messages::peers_changed&, const messages::conductor_reports& conductor,
               const messages::cache_shard_actor& shard) { state->set_peers(conductor, shard); },
       [state](const decode_step_done& done) { state->step_done(done); },
       [state](const decode_handoff_checked& checked) { state->handoff_checked(checked); },
-      [state](const decode_offer_ready& ready) { state->offer_ready(ready.offer); },
+      [state](const offer_ready& ready) { state->send_offer(ready.number); },
       [self, state](messages::tick_atom) {
         state->tick();
         self->delayed_send(self, tick_interval, messages::tick_atom::value);

@@ -20,7 +20,7 @@ void prefill_state::hand_over(const leg_ptr& leg) {
     builder.setChecksums(as_data(leg->push->checksums()));
     builder.setPoolCachedTokens(leg->pool_cached_tokens);
   });
-  self_->send(leg->decode, handoff, leg->request, leg->session);
+  self_->send(leg->decode, handoff, leg->session);
   leg->reserved = false;  // the decode worker's own from here on
 }
 
@@ -34,37 +34,24 @@ void prefill_state::offer(const leg_ptr& leg) {
   const auto known = std::min(leg->pool_cached_tokens / block_tokens(), full);
   if (!shard_ || known == full) return;
   auto offer = make_offer(*environment_, leg->root, leg->tokens, leg->blocks, known, full);
-  for (std::size_t i = 0; i < offer.blocks.size(); ++i) {
-    offer.headers[i].layer_checksums = checksums_[offer.blocks[i]];
-    cache_.add_reference(offer.blocks[i]);
-  }
-  const auto id = next_offer_++;
-  auto& kept = offers_.emplace(id, std::move(offer)).first->second;
-  const auto me = caf::actor_cast<caf::actor>(self_);
   // What was resident at the decode worker was never hashed for a push.
-  const bool posted = hashing_->post([this, me, id, &kept] {
-    fill_checksums(kept, *environment_);
-    caf::anon_send(me, prefill_offer_ready{id});
-  });
-  if (!posted) drop_offer(id);
+  for (std::size_t i = 0; i < offer.blocks.size(); ++i)
+    offer.headers[i].layer_checksums = checksums_[offer.blocks[i]];
+  offers_.open(std::move(offer), caf::actor_cast<caf::actor>(self_));
 }
 
-void prefill_state::offer_ready(std::uint64_t id) {
-  const auto found = offers_.find(id);
-  if (found == offers_.end()) return;
-  const auto& kept = found->second;
-  for (std::size_t i = 0; i < kept.blocks.size(); ++i)
-    checksums_[kept.blocks[i]] = kept.headers[i].layer_checksums;
-  self_->request(shard_, options_.offer_timeout, offer_message(kept, id, *environment_))
-      .then([this, id](const messages::offer_done&) { drop_offer(id); },
-            [this, id](const caf::error&) { drop_offer(id); });
+void prefill_state::send_offer(std::uint64_t number) {
+  const auto* offer = offers_.find(number);
+  if (offer == nullptr) return;
+  for (std::size_t i = 0; i < offer->blocks.size(); ++i)
+    checksums_[offer->blocks[i]] = offer->headers[i].layer_checksums;
+  self_->request(shard_, options_.offer_timeout, offer_message(*offer, number, *environment_))
+      .then([this, number](const messages::offer_done&) { offer_answered(number); },
+            [this, number](const caf::error&) { offer_answered(number); });
 }
 
-void prefill_state::drop_offer(std::uint64_t id) {
-  const auto found = offers_.find(id);
-  if (found == offers_.end()) return;
-  for (const auto block : found->second.blocks) cache_.release(block);
-  offers_.erase(found);
+void prefill_state::offer_answered(std::uint64_t number) {
+  offers_.close(number);
   send_cache_events();
   start_legs();
 }

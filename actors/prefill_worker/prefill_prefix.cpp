@@ -22,23 +22,26 @@ void prefill_state::look_up(const leg_ptr& leg) {
     builder.setMaxTokens(static_cast<std::uint32_t>(leg->tokens.size()) - 1);
   });
   self_->request(shard_, options_.lookup_timeout, ask, leg->request)
-      .then([this, leg](const messages::prefix_pinned& pinned) { pull(leg, pinned); },
-            [this, leg](const caf::error&) {
-              if (leg->phase() == leg_phase::ended) return;
-              get_blocks(leg);  // a shard that does not answer is a miss
-              if (leg->phase() != leg_phase::queued) return;
-              start_legs();
-            });
+      .then([this, leg, shard = shard_](const messages::prefix_pinned& pinned) { pull(leg, shard, pinned); },
+            // A shard that does not answer is a miss.
+            [this, leg](const caf::error&) { go_on_without(leg); });
 }
 
-void prefill_state::pull(const leg_ptr& leg, const messages::prefix_pinned& pinned) {
+void prefill_state::go_on_without(const leg_ptr& leg) {
+  if (leg->phase() == leg_phase::ended) return;
+  get_blocks(leg);
+  start_legs();
+}
+
+void prefill_state::unpin(const messages::cache_shard_actor& shard, std::uint64_t pin) {
+  if (pin == 0) return;
+  self_->send(shard, messages::unpin_prefix::build([&](auto builder) { builder.setPin(pin); }));
+}
+
+void prefill_state::pull(const leg_ptr& leg, const messages::cache_shard_actor& shard,
+                         const messages::prefix_pinned& pinned) {
   const auto given = pinned.read();
-  const auto unpin = [&] {
-    if (given->getPin() != 0)
-      self_->send(shard_,
-                  messages::unpin_prefix::build([&](auto builder) { builder.setPin(given->getPin()); }));
-  };
-  if (leg->phase() == leg_phase::ended) return unpin();
+  if (leg->phase() == leg_phase::ended) return unpin(shard, given->getPin());
   const auto slots = numbers_of<core::block_index>(given->getSlots());
   const auto count = static_cast<std::uint32_t>(slots.size());
   const bool usable = count > 0 && given->getHeaders().size() == count &&
@@ -46,11 +49,12 @@ void prefill_state::pull(const leg_ptr& leg, const messages::prefix_pinned& pinn
                       leg->cached_tokens + count * block_tokens() < leg->tokens.size();
   auto blocks = usable ? cache_.allocate(count) : std::nullopt;
   if (!blocks) {
-    unpin();
-    get_blocks(leg);
+    unpin(shard, given->getPin());
+    go_on_without(leg);
     return;
   }
   auto pull = std::make_unique<pending_pull>();
+  pull->shard = shard;
   pull->pin = given->getPin();
   pull->blocks = *blocks;
   pull->first_token = given->getFirstToken();
@@ -103,8 +107,7 @@ void prefill_state::pull_done(const prefill_pull_done& done) {
   const auto pull = std::move(pulls_.at(done.leg));
   pulls_.erase(done.leg);
   leg->in_use -= 1;
-  if (shard_)
-    self_->send(shard_, messages::unpin_prefix::build([&](auto builder) { builder.setPin(pull->pin); }));
+  unpin(pull->shard, pull->pin);
   if (leg->phase() == leg_phase::ended || !done.verified) {
     for (const auto block : pull->blocks) cache_.release(block);
     if (leg->phase() == leg_phase::ended) return release_if_unused(leg);
@@ -162,11 +165,7 @@ messages::actor_status prefill_state::status(std::uint64_t serial) const {
     builder.setMissTokens(miss_tokens_);
     builder.setStepsDone(steps_done_);
     builder.setTokensDone(tokens_done_);
-    builder.setHasWork(step_ != nullptr);
-    if (step_)
-      builder.setIdleMilliseconds(static_cast<std::uint64_t>(
-          std::chrono::duration_cast<std::chrono::milliseconds>(environment_->clock->now() - last_progress_)
-              .count()));
+    write_progress(builder, step_ != nullptr, environment_->clock->now() - last_progress_);
     if (at_rest) builder.setAudit(cache_.audit());
   });
 }

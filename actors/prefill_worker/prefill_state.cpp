@@ -19,7 +19,8 @@ prefill_state::prefill_state(prefill_internal_actor::pointer self, const prefill
       checksums_(environment_->block_count),
       cache_report_(environment_->id, environment_->incarnation),
       last_progress_(environment_->clock->now()),
-      hashing_(std::make_unique<core::background_thread>("prefill-hash", environment_->hashing)) {
+      hashing_(std::make_unique<core::background_thread>("prefill-hash", environment_->hashing)),
+      offers_(*environment_, cache_, *hashing_) {
   cache_.set_listener([this](const kvcache::cache_event& event) { cache_report_.note(event); });
 }
 
@@ -109,7 +110,6 @@ void prefill_state::reserve(const leg_ptr& leg) {
   leg->reserved = true;
   const auto ask = messages::reserve_blocks::build([&](schema::ReserveBlocks::Builder builder) {
     write(builder.initHeader(), leg->header, environment_->incarnation);
-    builder.setTokenCount(static_cast<std::uint32_t>(leg->tokens.size()));
   });
   self_->request(leg->decode, options_.reserve_timeout, ask, leg->request)
       .then([this, leg](const messages::reservation_granted& grant) { granted(leg, grant); },

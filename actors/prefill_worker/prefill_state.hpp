@@ -31,13 +31,10 @@ struct prefill_pull_done {
   std::uint64_t leg = 0;
   bool verified = false;
 };
-struct prefill_offer_ready {
-  std::uint64_t offer = 0;
-};
 
 using prefill_internal_actor = messages::prefill_worker_actor::extend<
     caf::reacts_to<prefill_step_done>, caf::reacts_to<prefill_push_done>, caf::reacts_to<prefill_pull_done>,
-    caf::reacts_to<prefill_offer_ready>, caf::reacts_to<messages::tick_atom>>;
+    caf::reacts_to<offer_ready>, caf::reacts_to<messages::tick_atom>>;
 
 /// Owns the worker's blocks, cache and legs. Lives in the actor, used by its handlers alone.
 class prefill_state {
@@ -53,7 +50,7 @@ class prefill_state {
   void step_done(const prefill_step_done& done);
   void push_done(const prefill_push_done& done);
   void pull_done(const prefill_pull_done& done);
-  void offer_ready(std::uint64_t id);
+  void send_offer(std::uint64_t number);
   void peer_down(const caf::actor_addr& who);
   void tick();
   [[nodiscard]] messages::actor_status status(std::uint64_t serial) const;
@@ -62,6 +59,7 @@ class prefill_state {
  private:
   /// Blocks on their way from a shard: landed in blocks that nobody can find before they are verified.
   struct pending_pull {
+    messages::cache_shard_actor shard;  ///< whose pin it is: its successor counts pins anew
     std::uint64_t pin = 0;
     std::vector<core::block_index> blocks;  ///< one reference each
     std::vector<kvcache::block_header> headers;
@@ -81,7 +79,10 @@ class prefill_state {
   void start_legs();
   void prepare(const leg_ptr& leg);
   void look_up(const leg_ptr& leg);
-  void pull(const leg_ptr& leg, const messages::prefix_pinned& pinned);
+  void pull(const leg_ptr& leg, const messages::cache_shard_actor& shard,
+            const messages::prefix_pinned& pinned);
+  void unpin(const messages::cache_shard_actor& shard, std::uint64_t pin);
+  void go_on_without(const leg_ptr& leg);
   void get_blocks(const leg_ptr& leg);
   void reserve(const leg_ptr& leg);
   void granted(const leg_ptr& leg, const messages::reservation_granted& grant);
@@ -94,7 +95,7 @@ class prefill_state {
   void hand_over(const leg_ptr& leg);
   void keep_in_cache(const leg_ptr& leg);
   void offer(const leg_ptr& leg);
-  void drop_offer(std::uint64_t id);
+  void offer_answered(std::uint64_t number);
   void fail(const leg_ptr& leg, messages::schema::LegFailed::Reason why, const std::string& text);
   void end(const leg_ptr& leg);
   void release_if_unused(const leg_ptr& leg);
@@ -116,8 +117,6 @@ class prefill_state {
   std::map<std::uint64_t, leg_ptr> legs_;              ///< all that are not released, by leg id
   std::vector<leg_ptr> order_;                         ///< those not ended, in order of arrival
   std::unordered_map<std::uint64_t, std::unique_ptr<pending_pull>> pulls_;  ///< by leg id
-  std::map<std::uint64_t, block_offer> offers_;
-  std::uint64_t next_offer_ = 1;
   std::shared_ptr<open_step> step_;
 
   cache_report cache_report_;
@@ -128,6 +127,7 @@ class prefill_state {
   std::uint64_t hit_tokens_ = 0;
   std::uint64_t miss_tokens_ = 0;
   std::unique_ptr<core::background_thread> hashing_;
+  open_offers offers_;
 };
 
 }  // namespace yolk::actors
@@ -135,4 +135,3 @@ class prefill_state {
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(yolk::actors::prefill_step_done)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(yolk::actors::prefill_push_done)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(yolk::actors::prefill_pull_done)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(yolk::actors::prefill_offer_ready)

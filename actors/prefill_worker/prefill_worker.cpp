@@ -35,7 +35,7 @@ prefill_internal_actor::behavior_type run(prefill_internal_actor::stateful_point
       [state](const prefill_step_done& done) { state->step_done(done); },
       [state](const prefill_push_done& done) { state->push_done(done); },
       [state](const prefill_pull_done& done) { state->pull_done(done); },
-      [state](const prefill_offer_ready& ready) { state->offer_ready(ready.offer); },
+      [state](const offer_ready& ready) { state->send_offer(ready.number); },
       [self, state](messages::tick_atom) {
         state->tick();
         self->delayed_send(self, tick_interval, messages::tick_atom::value);

@@ -57,7 +57,6 @@ std::size_t tokens_after_handoff(bool cancelled) {
   const auto request = request_of(tokens);
   const auto ask = messages::reserve_blocks::build([&](schema::ReserveBlocks::Builder builder) {
     actors::write(builder.initHeader(), header, core::incarnation{1});
-    builder.setTokenCount(static_cast<std::uint32_t>(tokens.size()));
   });
   std::size_t blocks = 0;
   self->request(worker, patience, ask, request)
@@ -68,7 +67,7 @@ std::size_t tokens_after_handoff(bool cancelled) {
           [](const caf::error&) {});
   REQUIRE(blocks == toy_layout.blocks_for(6));
   if (cancelled) self->send(worker, actors::make_cancel_leg(header, core::incarnation{1}));
-  self->send(worker, handoff_of(blocks), request, session);
+  self->send(worker, handoff_of(blocks), session);
   CHECK(cluster.settle() == "");
   self->send_exit(session, caf::exit_reason::user_shutdown);
   self->wait_for(session);
