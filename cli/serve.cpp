@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include "cli/api_keys.hpp"
 #include "cli/format.hpp"
 #include "cli/model_folder.hpp"
+#include "cli/option_file.hpp"
 #include "gpu/host/host_platform.hpp"
 #include "model/loaded_model.hpp"
 
@@ -62,6 +64,17 @@ sigset_t block_signals() {
   return signals;
 }
 
+/// Why the pools cannot lie in this machine's memory, or nothing.
+std::string pools_too_large(const actors::node_options& node) {
+  const auto memory = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                      static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+  const auto pools = node.prefill_workers * node.prefill_kv_bytes +
+                     node.decode_workers * node.decode_kv_bytes + node.cache_dram_bytes;
+  if (pools <= memory) return {};
+  return "--prefill-kv, --decode-kv, --cache-dram: the workers' pools and the cache need " +
+         short_bytes(pools) + ", this machine has " + short_bytes(memory);
+}
+
 /// A connection is a descriptor; the soft limit of many systems is 1,024.
 void allow_many_sockets() {
   rlimit limit{};
@@ -75,8 +88,7 @@ void allow_many_sockets() {
 void declare_serve(CLI::App& serve_app, serve_options& options) {
   auto* serve = &serve_app;
   auto& node = options.node;
-  serve->set_config("--config", "", "Read options from a file (TOML or INI; keys as the long options)");
-  serve->allow_config_extras(CLI::config_extras_mode::error);  // a misspelt key is not a default
+  add_option_file(*serve, "serve");
   serve->add_option("--host", node.gateway.host, "Address to listen on")->capture_default_str();
   serve->add_option("--port", node.gateway.port, "Port to listen on; 0 = any free one")
       ->capture_default_str();
@@ -95,13 +107,10 @@ void declare_serve(CLI::App& serve_app, serve_options& options) {
   serve->add_option("--decode-workers", node.decode_workers, "Actors that generate tokens")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  const auto bytes = [serve](const char* name, std::uint64_t& target, const char* text) {
-    serve->add_option(name, target, text)->transform(CLI::AsSizeValue(false))->capture_default_str();
-  };
-  bytes("--cache-dram", node.cache_dram_bytes,
-        "DRAM for the prefix cache, in bytes (suffixes: KiB, MiB, GiB)");
-  bytes("--prefill-kv", node.prefill_kv_bytes, "KV blocks of each prefill worker, in bytes");
-  bytes("--decode-kv", node.decode_kv_bytes, "KV blocks of each decode worker, in bytes");
+  add_byte_size(*serve, "--cache-dram", node.cache_dram_bytes,
+                "DRAM for the prefix cache, in bytes (suffixes: KiB, MiB, GiB)");
+  add_byte_size(*serve, "--prefill-kv", node.prefill_kv_bytes, "KV blocks of each prefill worker, in bytes");
+  add_byte_size(*serve, "--decode-kv", node.decode_kv_bytes, "KV blocks of each decode worker, in bytes");
   serve->add_option("--block-tokens", node.block_tokens, "Tokens in a KV block")
       ->check(CLI::IsMember({8, 16, 32, 64}))
       ->capture_default_str();
@@ -142,6 +151,7 @@ int run_serve(const serve_options& given) {
     if (!keys) return fail("--api-keys: " + keys.error().message);
     options.node.gateway.api_keys = std::move(keys).value();
   }
+  if (const auto problem = pools_too_large(options.node); !problem.empty()) return fail(problem);
   options.node.drain_limit = std::chrono::seconds(options.drain_seconds);
   const auto signals = block_signals();
   allow_many_sockets();

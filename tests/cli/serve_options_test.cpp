@@ -67,8 +67,25 @@ TEST_CASE("a key that is no option, a value out of range and a missing file are 
   CHECK_THROWS_AS(parse({"--config", "/nowhere/yolk.toml"}), CLI::FileError);
 }
 
+TEST_CASE("options may stand in a section with the command's name, and in no other") {
+  const options_file own("[serve]\nport = 9000\n");
+  CHECK(parse({"--config", own.name()}).node.gateway.port == 9000);
+  const options_file foreign("[gateway]\nport = 9000\n");
+  CHECK_THROWS_WITH_AS(parse({"--config", foreign.name()}),
+                       "--config: no section [gateway]; use [serve], or none", CLI::ConfigError);
+}
+
+TEST_CASE("an unknown key is named") {
+  const options_file misspelt("prot = 9000\n");
+  CHECK_THROWS_WITH_AS(parse({"--config", misspelt.name()}), "--config: 'prot' is no option of yolk serve",
+                       CLI::ConfigError);
+}
+
 TEST_CASE("sizes are written with binary suffixes") {
   CHECK(parse({"--cache-dram", "512MiB"}).node.cache_dram_bytes == std::uint64_t{512} << 20);
   CHECK(parse({"--cache-dram", "4096"}).node.cache_dram_bytes == 4096);
   CHECK_THROWS_AS(parse({"--cache-dram", "much"}), CLI::ValidationError);
+  CHECK_THROWS_AS(parse({"--cache-dram", "-1"}), CLI::ValidationError);
+  CHECK_THROWS_AS(parse({"--cache-dram", "0"}), CLI::ValidationError);
+  CHECK_THROWS_AS(parse({"--cache-dram", "65TiB"}), CLI::ValidationError);
 }
