@@ -8,6 +8,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "actors/supervisor/node.hpp"
 #include "cli/api_keys.hpp"
@@ -16,6 +18,7 @@
 #include "cli/option_file.hpp"
 #include "gpu/host/host_platform.hpp"
 #include "model/loaded_model.hpp"
+#include "scheduling/placement.hpp"
 
 namespace yolk::cli {
 
@@ -124,6 +127,10 @@ void declare_serve(CLI::App& serve_app, serve_options& options) {
       ->add_option("--prefill-share", options.prefill_share,
                    "How long, in decode steps, a prefill may hold the cores between two decode steps")
       ->check(CLI::Range(0.1, 100.0))
+      ->capture_default_str();
+  const auto policies = scheduling::placement_policy_names();
+  serve->add_option("--placement", node.conductor.placement, "How workers are chosen for a request")
+      ->check(CLI::IsMember(std::vector<std::string>(policies.begin(), policies.end())))
       ->capture_default_str();
   serve->add_option("--max-running", node.admission.max_running, "Requests in work at once")
       ->check(CLI::Range(1, 100000))

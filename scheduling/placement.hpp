@@ -1,47 +1,125 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "core/ids.hpp"
+#include "scheduling/latency_model.hpp"
 
 namespace yolk::scheduling {
 
+/// Where something stands, for the choice of a link: equal nodes are joined by `local`, nodes of one site by
+/// `network`, sites by `site`.
+struct location {
+  std::uint32_t node = 0;
+  std::uint32_t site = 0;
+};
+
+link_path path_between(location from, location to);
+
+/// A prefill worker, as whoever places sees it for one prompt.
 struct prefill_candidate {
   core::worker_id worker;
-  std::uint64_t queued_tokens = 0;         ///< uncached tokens placed there and not yet computed
-  std::uint32_t device_cached_tokens = 0;  ///< of this prompt, in the worker's own blocks
-  std::uint32_t pool_cached_tokens = 0;    ///< of this prompt, in any cache shard that it can pull from
+  location at;
+  double queue_seconds = 0.0;  ///< predicted, until all that was placed there is computed
+  std::uint32_t queued_requests = 0;
+  std::uint64_t queued_tokens = 0;         ///< uncached, not yet computed
+  std::uint32_t device_cached_tokens = 0;  ///< leading tokens of this prompt in the worker's own blocks
+};
+
+/// A cache shard that has a part of the prompt.
+struct prefix_holder {
+  core::worker_id holder;
+  location at;
+  std::uint32_t cached_tokens = 0;  ///< leading tokens of this prompt
+  std::uint32_t transfers = 0;      ///< pulls from it that are predicted to be under way
+  std::uint64_t free_tokens = 0;    ///< room without evicting anything
 };
 
 struct decode_candidate {
   core::worker_id worker;
-  std::uint32_t running_sequences = 0;
-  std::uint64_t context_tokens = 0;  ///< KV that its batch reads per step
+  location at;
+  std::uint32_t sequences = 0;       ///< placed there and not ended, those still in prefill included
+  std::uint64_t context_tokens = 0;  ///< of these
   std::uint64_t free_tokens = 0;     ///< room in its block pool
 };
 
-struct placement_costs {
-  double prefill_seconds_per_token = 1e-3;
-  double pull_seconds_per_token = 1e-5;  ///< moving cached KV from a shard
+/// All that is known of the cluster when a prompt is placed. Lives for one call.
+struct cluster_view {
+  std::span<const prefill_candidate> prefill;
+  std::span<const prefix_holder> holders;
+  std::span<const decode_candidate> decode;
+  const corrected_model* latency = nullptr;
+};
+
+struct placement_request {
+  std::uint64_t number = 0;  ///< what a random choice is drawn from, beside the policy's seed
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t expected_output_tokens = 256;
+  std::uint32_t choice_count = 1;
+  double now_seconds = 0.0;  ///< of any clock that does not go back
+  /// Chained: equal ids are equal prefixes. One per full block; may be empty for policies that do not ask
+  /// (reads_prefix()).
+  std::span<const std::uint64_t> prefix_ids;
+  std::uint32_t block_tokens = 16;
 };
 
 struct placement {
   core::worker_id prefill;
   core::worker_id decode;
+  /// The shard to ask for the prefix, and how much of the prompt it has; none: compute what is not on the
+  /// device.
+  std::optional<core::worker_id> source;
+  std::uint32_t source_tokens = 0;
+  std::uint32_t reused_tokens = 0;  ///< of the prompt, from device and source
+  double service_seconds = 0.0;     ///< predicted time on the prefill worker alone
   double predicted_ttft_seconds = 0.0;
+  double predicted_tbt_seconds = 0.0;  ///< mean over the sequence's life on the decode worker
 };
 
-/// Queue, then the cheaper of computing what the worker's own blocks lack, or pulling that from a shard
-/// first. A cached prefix counts up to the prompt's last token but one.
-double predict_ttft_seconds(std::uint32_t prompt_tokens, const prefill_candidate& candidate,
-                            const placement_costs& costs);
+/// Chooses where a prompt is computed and where its tokens are generated. Deterministic: the same seed and
+/// the same calls give the same placements. Not thread-safe.
+class placement_policy {
+ public:
+  virtual ~placement_policy() = default;
+  placement_policy() = default;
+  placement_policy(const placement_policy&) = delete;
+  placement_policy& operator=(const placement_policy&) = delete;
 
-/// Longest prefix weighed against load: the prefill worker with the least predicted TTFT (queue + pull +
-/// compute), the decode worker with the least context per step among those with room (any, when none has).
-/// Ties go to the lowest id. Nothing when a list is empty.
-std::optional<placement> place(std::uint32_t prompt_tokens, std::span<const prefill_candidate> prefill,
-                               std::span<const decode_candidate> decode, const placement_costs& costs);
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  /// Nothing when there is no prefill or no decode worker; else also when the policy would rather see a
+  /// worker nearer to the end of its queue first: ask again when a prefill has ended.
+  virtual std::optional<placement> place(const placement_request& request, const cluster_view& view) = 0;
+  /// Whether the request's prefix_ids matter to it.
+  [[nodiscard]] virtual bool reads_prefix() const { return false; }
+  /// A first token came, after so long: policies that watch for hot spots learn from it.
+  virtual void first_token(core::worker_id /*prefill*/, std::uint64_t /*last_prefix_id*/,
+                           double /*ttft_seconds*/, double /*now_seconds*/) {}
+};
+
+struct placement_options {
+  std::uint64_t seed = 0;
+  /// Mooncake's kvcache_balancing_threshold: a prefix is fetched where best / own length exceeds it.
+  double balancing_threshold = 1.0;
+  /// Preble: window of history, and the load ratio beyond which exploitation is redirected.
+  double window_seconds = 180.0;
+  double rebalance_ratio = 1.5;
+  /// Dynamo: 0 takes the least cost, more draws by softmax.
+  double temperature = 0.0;
+  /// Yolk: holders of one prefix beyond which a pull is not kept.
+  std::uint32_t max_copies = 4;
+};
+
+/// "random", "round_robin", "least_loaded", "longest_prefix", "cache_aware", "mooncake", "preble", "dynamo",
+/// "llm_d", "yolk" (docs/scheduling.md).
+std::span<const std::string_view> placement_policy_names();
+inline constexpr std::string_view default_placement_policy = "yolk";
+/// Fails with unknown_name.
+result<std::unique_ptr<placement_policy>> make_placement_policy(std::string_view name,
+                                                                const placement_options& options = {});
 
 }  // namespace yolk::scheduling

@@ -13,8 +13,6 @@ using reason = schema::LegFailed::Reason;
 namespace {
 
 constexpr auto tick_interval = std::chrono::milliseconds(250);
-/// Weight of a new observation in the running mean of a prefill's speed.
-constexpr double observation_weight = 0.2;
 
 struct holder {
   std::unique_ptr<conductor_state> state;
@@ -62,7 +60,12 @@ messages::conductor_actor spawn_conductor(caf::actor_system& system, const condu
 
 conductor_state::conductor_state(conductor_internal_actor::pointer self, const conductor_options& options,
                                  conductor_environment environment)
-    : self_(self), options_(options), environment_(std::move(environment)) {}
+    : self_(self),
+      options_(options),
+      environment_(std::move(environment)),
+      policy_(
+          std::move(scheduling::make_placement_policy(options.placement, options.placement_options)).value()),
+      latency_(options.latency, options.correction) {}
 
 void conductor_state::place(const messages::generate_request& request,
                             const messages::session_actor& session) {
@@ -86,45 +89,63 @@ void conductor_state::place(const messages::generate_request& request,
   waiting_.push_back(found->first);
 }
 
-bool conductor_state::try_place(placed_leg& leg) {
+double conductor_state::now_seconds() const {
+  return std::chrono::duration<double>(environment_.clock->now().time_since_epoch()).count();
+}
+
+std::optional<scheduling::placement> conductor_state::choose(const placed_leg& leg) {
   const auto request = leg.request.read();
   const auto tokens = numbers_of<core::token_id>(request->getTokens());
   const auto keys = kvcache::keys_of(key_of(request->getRoot()), tokens, options_.block_tokens);
   const auto cached = [&](core::worker_id holder) {
     return index_.leading(holder, keys) * options_.block_tokens;
   };
-  std::uint32_t pool_cached = 0;
-  for (const auto& [id, shard] : shards_) pool_cached = std::max(pool_cached, cached(id));
-
+  const double now = now_seconds();
   std::vector<scheduling::prefill_candidate> prefill;
   for (const auto& [id, worker] : prefill_)
     prefill.push_back({.worker = id,
+                       .queue_seconds = worker.queue.seconds(now),
+                       .queued_requests = static_cast<std::uint32_t>(worker.queue.size()),
                        .queued_tokens = worker.placed_tokens,
-                       .device_cached_tokens = cached(id),
-                       .pool_cached_tokens = pool_cached});
+                       .device_cached_tokens = cached(id)});
+  std::vector<scheduling::prefix_holder> holders;
+  for (const auto& [id, shard] : shards_)
+    if (const auto there = cached(id); there > 0) holders.push_back({.holder = id, .cached_tokens = there});
   std::vector<scheduling::decode_candidate> decode;
   for (const auto& [id, worker] : decode_)
     decode.push_back({.worker = id,
-                      .running_sequences = worker.placed_sequences,
+                      .sequences = worker.placed_sequences,
                       .context_tokens = worker.placed_tokens,
                       .free_tokens = worker.free_tokens});
-  const auto chosen = scheduling::place(leg.token_count, prefill, decode, options_.costs);
-  if (!chosen) return false;
+  std::vector<std::uint64_t> prefix_ids;
+  if (policy_->reads_prefix())
+    for (const auto& key : keys) prefix_ids.push_back(key.low);
+  return policy_->place({.number = leg.header.leg,
+                         .prompt_tokens = leg.token_count,
+                         .choice_count = leg.choice_count,
+                         .now_seconds = now,
+                         .prefix_ids = prefix_ids,
+                         .block_tokens = options_.block_tokens},
+                        {.prefill = prefill, .holders = holders, .decode = decode, .latency = &latency_});
+}
 
+bool conductor_state::try_place(placed_leg& leg) {
+  const auto chosen = choose(leg);
+  if (!chosen) return false;
   auto& at = prefill_.at(chosen->prefill);
   auto& then = decode_.at(chosen->decode);
   leg.prefill = chosen->prefill;
   leg.decode = chosen->decode;
   leg.phase = placed_phase::prefilling;
-  const auto hit = std::max(cached(chosen->prefill), pool_cached);
-  leg.uncached_tokens = leg.token_count - std::min(hit, leg.token_count - 1);
+  leg.uncached_tokens = leg.token_count - chosen->reused_tokens;
+  at.queue.placed(leg.header.leg, chosen->service_seconds, now_seconds());
   at.placed_tokens += leg.uncached_tokens;
   then.placed_tokens += leg.token_count;
   then.placed_sequences += leg.choice_count;
   ++placements_;
   const auto order = messages::prefill_order::build([&](schema::PrefillOrder::Builder builder) {
     write(builder.initHeader(), leg.header, environment_.incarnation);
-    builder.setPoolCachedTokens(pool_cached);
+    builder.setPoolCachedTokens(chosen->source_tokens);
   });
   self_->send(at.handle, order, leg.request, leg.session, then.handle);
   return true;
@@ -150,8 +171,10 @@ void conductor_state::place_waiting() {
 void conductor_state::uncount_prefill(placed_leg& leg) {
   if (leg.phase != placed_phase::prefilling) return;
   leg.phase = placed_phase::decoding;
-  if (const auto found = prefill_.find(leg.prefill); found != prefill_.end())
-    found->second.placed_tokens -= std::min<std::uint64_t>(found->second.placed_tokens, leg.uncached_tokens);
+  const auto found = prefill_.find(leg.prefill);
+  if (found == prefill_.end()) return;
+  found->second.placed_tokens -= std::min<std::uint64_t>(found->second.placed_tokens, leg.uncached_tokens);
+  found->second.queue.left(leg.header.leg, now_seconds());
 }
 
 void conductor_state::uncount_decode(const placed_leg& leg) {
@@ -190,11 +213,12 @@ void conductor_state::leg_ended(const messages::leg_ended& ended) {
 
 void conductor_state::prefill_ended(const messages::prefill_ended& ended) {
   const auto given = ended.read();
-  if (given->getComputedTokens() > 0 && given->getComputeSeconds() > 0) {
-    auto& mean = options_.costs.prefill_seconds_per_token;
-    mean += observation_weight * (given->getComputeSeconds() / given->getComputedTokens() - mean);
-  }
   const auto found = legs_.find(given->getHeader().getLegId());
+  if (const auto computed = given->getComputedTokens(); computed > 0) {
+    const auto prompt = found != legs_.end() ? std::max(found->second.token_count, computed) : computed;
+    latency_.observe_prefill({.prompt_tokens = prompt, .cached_tokens = prompt - computed},
+                             given->getComputeSeconds());
+  }
   if (found != legs_.end() && found->second.prefill.value == given->getWorker())
     uncount_prefill(found->second);
 }

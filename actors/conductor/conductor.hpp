@@ -2,11 +2,13 @@
 
 #include <caf/actor_system.hpp>
 #include <memory>
+#include <string>
 
 #include "actors/metrics.hpp"
 #include "core/clock.hpp"
 #include "core/ids.hpp"
 #include "messages/interfaces.hpp"
+#include "scheduling/latency_model.hpp"
 #include "scheduling/placement.hpp"
 
 namespace yolk::actors {
@@ -16,7 +18,10 @@ struct conductor_options {
   std::uint32_t max_waiting = 4096;                    ///< legs without a worker to go to
   core::duration max_wait = std::chrono::seconds(10);  ///< for a worker to come (back)
   core::duration snapshot_timeout = std::chrono::seconds(5);
-  scheduling::placement_costs costs;  ///< corrected by what is observed
+  std::string placement{scheduling::default_placement_policy};  ///< a name of placement_policy_names()
+  scheduling::placement_options placement_options;
+  scheduling::latency_coefficients latency = scheduling::unprofiled(1.0);  ///< corrected by what is observed
+  scheduling::correction_limits correction{.weight = 0.2, .largest = 1e4, .outlier = 1e4};
 };
 
 struct conductor_environment {

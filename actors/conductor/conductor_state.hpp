@@ -11,6 +11,7 @@
 #include "actors/conductor/conductor.hpp"
 #include "actors/conversions.hpp"
 #include "kvcache/cache_index.hpp"
+#include "scheduling/queue_estimate.hpp"
 
 namespace yolk::actors {
 
@@ -58,6 +59,7 @@ class conductor_state {
     std::uint64_t placed_tokens =
         0;  ///< prefill: not computed yet; decode: context of its legs. Paired counting
     std::uint32_t placed_sequences = 0;
+    scheduling::queue_estimate queue;  ///< of a prefill worker
   };
   using prefill_map = std::map<core::worker_id, worker<messages::prefill_worker_actor>>;
   using decode_map = std::map<core::worker_id, worker<messages::decode_worker_actor>>;
@@ -68,6 +70,8 @@ class conductor_state {
   shard_map& workers_of(const messages::cache_shard_actor&) { return shards_; }
 
   [[nodiscard]] bool try_place(placed_leg& leg);
+  [[nodiscard]] std::optional<scheduling::placement> choose(const placed_leg& leg);
+  [[nodiscard]] double now_seconds() const;
   void place_waiting();
   void uncount_prefill(placed_leg& leg);
   void uncount_decode(const placed_leg& leg);
@@ -84,6 +88,8 @@ class conductor_state {
   decode_map decode_;
   shard_map shards_;
   kvcache::cache_index index_;
+  std::unique_ptr<scheduling::placement_policy> policy_;
+  scheduling::corrected_model latency_;
   std::unordered_map<std::uint64_t, placed_leg> legs_;
   std::deque<std::uint64_t> waiting_;
   std::uint64_t placements_ = 0;

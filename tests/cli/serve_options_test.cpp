@@ -89,3 +89,9 @@ TEST_CASE("sizes are written with binary suffixes") {
   CHECK_THROWS_AS(parse({"--cache-dram", "0"}), CLI::ValidationError);
   CHECK_THROWS_AS(parse({"--cache-dram", "65TiB"}), CLI::ValidationError);
 }
+
+TEST_CASE("a placement policy is chosen by its name, and a name that none has is refused") {
+  CHECK(parse({}).node.conductor.placement == "yolk");
+  CHECK(parse({"--placement", "mooncake"}).node.conductor.placement == "mooncake");
+  CHECK_THROWS_AS(parse({"--placement", "best"}), CLI::ValidationError);
+}
