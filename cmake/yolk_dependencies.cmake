@@ -28,10 +28,11 @@ target_link_libraries(ucx_ucp INTERFACE ${UCP_LIBRARY} ${UCS_LIBRARY})
 # prometheus-cpp (actors).
 find_package(prometheus-cpp CONFIG REQUIRED)
 
-# JSON (http, model), hashing (kvcache), Unicode (model), command line (cli).
+# JSON (http, model), hashing and io_uring (kvcache), Unicode (model), command line (cli).
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(LIBURING REQUIRED IMPORTED_TARGET liburing)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 

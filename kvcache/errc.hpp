@@ -4,7 +4,7 @@
 
 namespace yolk::kvcache {
 
-enum class errc { invalid_layout, invalid_header, verification_failed };
+enum class errc { invalid_layout, invalid_header, verification_failed, storage_failed };
 template <class T>
 using result = core::result<T, errc>;
 

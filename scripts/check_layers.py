@@ -39,6 +39,7 @@ THIRD_PARTIES = [
     ("PCRE2", r"pcre2(posix)?\.h$", ["model"]),
     ("utf8proc", r"utf8proc\.h$", ["model"]),
     ("xxHash", r"xxh(ash|3|_x86dispatch)\.h$", ["kvcache"]),
+    ("liburing", r"liburing.h$", ["kvcache"]),
     ("CLI11", r"CLI/", ["cli"]),
     ("doctest", r"doctest/", []),
     ("Google Benchmark", r"benchmark/", []),
