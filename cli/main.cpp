@@ -4,6 +4,7 @@
 
 #include "cli/chat_command.hpp"
 #include "cli/inspect.hpp"
+#include "cli/replay.hpp"
 #include "cli/serve.hpp"
 #include "cli/version.hpp"
 #include "transport/process.hpp"
@@ -34,6 +35,8 @@ int main(int argc, char** argv) {
   app.add_subcommand("serve", what_serve_does);  // for the list of commands; serve() above has its options
   yolk::cli::chat_options chat;
   auto* chat_command = yolk::cli::add_chat(app, chat);
+  yolk::cli::replay_options replay;
+  auto* replay_command = yolk::cli::add_replay(app, replay);
   auto* model = app.add_subcommand("model", "Look at models");
   model->require_subcommand(1);
   yolk::cli::inspect_options inspect;
@@ -45,6 +48,7 @@ int main(int argc, char** argv) {
     return app.exit(problem);
   }
   if (chat_command->parsed()) return yolk::cli::run_chat(chat);
+  if (replay_command->parsed()) return yolk::cli::run_replay(replay);
   if (inspect_command->parsed()) return yolk::cli::run_inspect(inspect);
   return 2;
 }

@@ -29,13 +29,13 @@ OUTSIDE = {"tests": ["tests"], "bench": ["bench", "tests"]}
 
 # (name, what its headers look like, the folders that may include them; tests and bench may include any)
 THIRD_PARTIES = [
-    ("CAF", r"caf/", ["messages", "actors"]),
+    ("CAF", r"caf/", ["messages", "actors", "simulation"]),
     ("UCX", r"uc[pstm]/", ["transport"]),
     ("CUDA", r"(cuda|cublas|cudnn|nvrtc|nvtx|cutlass|cute|cub/|thrust/|cooperative_groups|mma\.h|nv/|curand|driver_types\.h)",
      ["gpu/cuda"]),
     ("Cap'n Proto", r"(capnp|kj)/", ["messages"]),
     ("prometheus-cpp", r"prometheus/", ["actors"]),
-    ("nlohmann/json", r"nlohmann/", ["http", "model"]),
+    ("nlohmann/json", r"nlohmann/", ["http", "model", "simulation"]),
     ("PCRE2", r"pcre2(posix)?\.h$", ["model"]),
     ("utf8proc", r"utf8proc\.h$", ["model"]),
     ("xxHash", r"xxh(ash|3|_x86dispatch)\.h$", ["kvcache"]),
