@@ -86,6 +86,26 @@ void allow_many_sockets() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+void declare_scheduling(CLI::App& serve_app, actors::conductor_options& conductor) {
+  auto* serve = &serve_app;
+  const auto policies = scheduling::placement_policy_names();
+  serve->add_option("--placement", conductor.placement, "How workers are chosen for a request")
+      ->check(CLI::IsMember(std::vector<std::string>(policies.begin(), policies.end())))
+      ->capture_default_str();
+  const auto rules = scheduling::admission_rule_names();
+  serve
+      ->add_option("--admission", conductor.admission,
+                   "When a request is refused for the targets --slo-ttft and --slo-tbt")
+      ->check(CLI::IsMember(std::vector<std::string>(rules.begin(), rules.end())))
+      ->capture_default_str();
+  serve->add_option("--slo-ttft", conductor.slo.ttft_seconds, "Target of the time to first token, in seconds")
+      ->check(CLI::Range(1e-3, 1e6))
+      ->capture_default_str();
+  serve->add_option("--slo-tbt", conductor.slo.tbt_seconds, "Target of the time between tokens, in seconds")
+      ->check(CLI::Range(1e-4, 1e6))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void declare_serve(CLI::App& serve_app, serve_options& options) {
@@ -128,10 +148,7 @@ void declare_serve(CLI::App& serve_app, serve_options& options) {
                    "How long, in decode steps, a prefill may hold the cores between two decode steps")
       ->check(CLI::Range(0.1, 100.0))
       ->capture_default_str();
-  const auto policies = scheduling::placement_policy_names();
-  serve->add_option("--placement", node.conductor.placement, "How workers are chosen for a request")
-      ->check(CLI::IsMember(std::vector<std::string>(policies.begin(), policies.end())))
-      ->capture_default_str();
+  declare_scheduling(serve_app, node.conductor);
   serve->add_option("--max-running", node.admission.max_running, "Requests in work at once")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();

@@ -65,7 +65,8 @@ conductor_state::conductor_state(conductor_internal_actor::pointer self, const c
       environment_(std::move(environment)),
       policy_(
           std::move(scheduling::make_placement_policy(options.placement, options.placement_options)).value()),
-      latency_(options.latency, options.correction) {}
+      latency_(options.latency, options.correction),
+      rule_(scheduling::find_admission_rule(options.admission).value()) {}
 
 void conductor_state::place(const messages::generate_request& request,
                             const messages::session_actor& session) {
@@ -79,7 +80,13 @@ void conductor_state::place(const messages::generate_request& request,
   leg.wait_end = environment_.clock->now() + options_.max_wait;
   self_->monitor(session);
   const auto [found, fresh] = legs_.emplace(leg.header.leg, std::move(leg));
-  if (!fresh || try_place(found->second)) return;
+  if (!fresh) return;
+  const auto tried = try_place(found->second);
+  if (tried == attempt::placed) return;
+  if (tried == attempt::refused) {
+    legs_.erase(found);
+    return;
+  }
   if (waiting_.size() >= options_.max_waiting) {
     self_->send(session, make_leg_failed(found->second.header, environment_.incarnation, reason::UNAVAILABLE,
                                          "no worker is there, and too many requests wait for one"));
@@ -129,9 +136,37 @@ std::optional<scheduling::placement> conductor_state::choose(const placed_leg& l
                         {.prefill = prefill, .holders = holders, .decode = decode, .latency = &latency_});
 }
 
-bool conductor_state::try_place(placed_leg& leg) {
+scheduling::slo_view conductor_state::slo_view_of(const placed_leg& leg,
+                                                  const scheduling::placement& where) const {
+  return {.now_seconds = now_seconds(),
+          .slo = &options_.slo,
+          .highest_priority = options_.slo.priority,
+          .where = &where,
+          .share = {leg.choice_count, std::uint64_t{leg.token_count} * leg.choice_count},
+          .decode_workers = static_cast<std::uint32_t>(std::max<std::size_t>(decode_.size(), 1)),
+          .forecast = &forecast_,
+          .latency = &latency_};
+}
+
+void conductor_state::refuse(const placed_leg& leg, const scheduling::slo_decision& decision) {
+  self_->send(leg.session, make_leg_failed(leg.header, environment_.incarnation, reason::REFUSED,
+                                           decision.cause == scheduling::refusal_cause::prefill
+                                               ? "the first token would come later than its target"
+                                               : "tokens would come more slowly than their target",
+                                           decision.retry_after_seconds));
+}
+
+conductor_state::attempt conductor_state::try_place(placed_leg& leg) {
   const auto chosen = choose(leg);
-  if (!chosen) return false;
+  if (!chosen) return attempt::no_worker;
+  const auto slo_view = slo_view_of(leg, *chosen);
+  // What was resumed has been computed for already: it is not refused.
+  if (leg.header.attempt == 0) {
+    if (const auto decision = scheduling::judge_arrival(rule_, slo_view); !decision.admitted()) {
+      refuse(leg, decision);
+      return attempt::refused;
+    }
+  }
   auto& at = prefill_.at(chosen->prefill);
   auto& then = decode_.at(chosen->decode);
   leg.prefill = chosen->prefill;
@@ -143,12 +178,14 @@ bool conductor_state::try_place(placed_leg& leg) {
   then.placed_tokens += leg.token_count;
   then.placed_sequences += leg.choice_count;
   ++placements_;
+  forecast_.placed(leg.header.leg, leg.decode, slo_view.share,
+                   slo_view.now_seconds + chosen->predicted_ttft_seconds);
   const auto order = messages::prefill_order::build([&](schema::PrefillOrder::Builder builder) {
     write(builder.initHeader(), leg.header, environment_.incarnation);
     builder.setPoolCachedTokens(chosen->source_tokens);
   });
   self_->send(at.handle, order, leg.request, leg.session, then.handle);
-  return true;
+  return attempt::placed;
 }
 
 void conductor_state::place_waiting() {
@@ -156,7 +193,10 @@ void conductor_state::place_waiting() {
   std::deque<std::uint64_t> still;
   for (const auto id : waiting_) {
     const auto found = legs_.find(id);
-    if (found == legs_.end() || try_place(found->second)) continue;
+    if (found == legs_.end()) continue;
+    const auto tried = try_place(found->second);
+    if (tried == attempt::refused) legs_.erase(found);
+    if (tried != attempt::no_worker) continue;
     if (now < found->second.wait_end) {
       still.push_back(id);
       continue;
@@ -179,6 +219,7 @@ void conductor_state::uncount_prefill(placed_leg& leg) {
 
 void conductor_state::uncount_decode(const placed_leg& leg) {
   if (leg.phase == placed_phase::waiting) return;
+  forecast_.ended(leg.header.leg, now_seconds());
   const auto found = decode_.find(leg.decode);
   if (found == decode_.end()) return;
   found->second.placed_tokens -= std::min<std::uint64_t>(found->second.placed_tokens, leg.token_count);
@@ -219,8 +260,15 @@ void conductor_state::prefill_ended(const messages::prefill_ended& ended) {
     latency_.observe_prefill({.prompt_tokens = prompt, .cached_tokens = prompt - computed},
                              given->getComputeSeconds());
   }
-  if (found != legs_.end() && found->second.prefill.value == given->getWorker())
-    uncount_prefill(found->second);
+  if (found == legs_.end() || found->second.prefill.value != given->getWorker()) return;
+  auto& leg = found->second;
+  uncount_prefill(leg);
+  const auto decision = scheduling::judge_after_prefill(rule_, slo_view_of(leg, {.decode = leg.decode}));
+  if (leg.header.attempt > 0 || decision.admitted()) return forecast_.decoding(leg.header.leg, now_seconds());
+  tell_workers_to_cancel(leg);
+  refuse(leg, decision);
+  uncount_decode(leg);
+  legs_.erase(found);
 }
 
 void conductor_state::load_changed(const messages::worker_load& load) {

@@ -10,6 +10,8 @@
 #include "messages/interfaces.hpp"
 #include "scheduling/latency_model.hpp"
 #include "scheduling/placement.hpp"
+#include "scheduling/slo.hpp"
+#include "scheduling/slo_admission.hpp"
 
 namespace yolk::actors {
 
@@ -20,6 +22,8 @@ struct conductor_options {
   core::duration snapshot_timeout = std::chrono::seconds(5);
   std::string placement{scheduling::default_placement_policy};  ///< a name of placement_policy_names()
   scheduling::placement_options placement_options;
+  std::string admission{scheduling::default_admission_rule};  ///< a name of admission_rule_names()
+  scheduling::slo_class slo;                                  ///< what the rule holds every request to
   scheduling::latency_coefficients latency = scheduling::unprofiled(1.0);  ///< corrected by what is observed
   scheduling::correction_limits correction{.weight = 0.2, .largest = 1e4, .outlier = 1e4};
 };

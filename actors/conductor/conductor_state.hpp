@@ -11,6 +11,7 @@
 #include "actors/conductor/conductor.hpp"
 #include "actors/conversions.hpp"
 #include "kvcache/cache_index.hpp"
+#include "scheduling/decode_forecast.hpp"
 #include "scheduling/queue_estimate.hpp"
 
 namespace yolk::actors {
@@ -69,8 +70,13 @@ class conductor_state {
   decode_map& workers_of(const messages::decode_worker_actor&) { return decode_; }
   shard_map& workers_of(const messages::cache_shard_actor&) { return shards_; }
 
-  [[nodiscard]] bool try_place(placed_leg& leg);
+  /// refused: the session was told, the leg is to be forgotten.
+  enum class attempt : std::uint8_t { placed, no_worker, refused };
+  [[nodiscard]] attempt try_place(placed_leg& leg);
   [[nodiscard]] std::optional<scheduling::placement> choose(const placed_leg& leg);
+  [[nodiscard]] scheduling::slo_view slo_view_of(const placed_leg& leg,
+                                                 const scheduling::placement& where) const;
+  void refuse(const placed_leg& leg, const scheduling::slo_decision& decision);
   [[nodiscard]] double now_seconds() const;
   void place_waiting();
   void uncount_prefill(placed_leg& leg);
@@ -90,6 +96,8 @@ class conductor_state {
   kvcache::cache_index index_;
   std::unique_ptr<scheduling::placement_policy> policy_;
   scheduling::corrected_model latency_;
+  scheduling::admission_rule rule_;
+  scheduling::decode_forecast forecast_;
   std::unordered_map<std::uint64_t, placed_leg> legs_;
   std::deque<std::uint64_t> waiting_;
   std::uint64_t placements_ = 0;

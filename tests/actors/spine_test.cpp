@@ -159,6 +159,57 @@ TEST_CASE("above the limits of admission a request is refused, and none of the o
   CHECK(cluster.settle() == "");
 }
 
+namespace {
+
+cluster_shape with(const actors::conductor_options& conductor) {
+  cluster_shape shape;
+  shape.prefill_workers = shape.decode_workers = 2;
+  shape.conductor = conductor;
+  return shape;
+}
+
+cluster_shape held_to(const char* rule, double ttft_seconds, double tbt_seconds) {
+  actors::conductor_options conductor;
+  conductor.admission = rule;
+  conductor.slo.ttft_seconds = ttft_seconds;
+  conductor.slo.tbt_seconds = tbt_seconds;
+  return with(conductor);
+}
+
+}  // namespace
+
+TEST_CASE("every placement policy gives every request its own tokens") {
+  for (const auto policy : scheduling::placement_policy_names()) {
+    CAPTURE(policy);
+    actors::conductor_options conductor;
+    conductor.placement = policy;
+    toy_cluster cluster(with(conductor));
+    std::vector<toy_cluster::running> all;
+    for (std::uint64_t i = 0; i < 8; ++i)
+      all.push_back(cluster.begin({.prompt = prompt_of(i % 3, 8 + 4 * static_cast<std::uint32_t>(i))}));
+    for (std::uint64_t i = 0; i < all.size(); ++i)
+      CHECK(cluster.await(all[i]).tokens[0] ==
+            toy_generate(prompt_of(i % 3, 8 + 4 * static_cast<std::uint32_t>(i)), 8));
+    CHECK(cluster.settle() == "");
+  }
+}
+
+TEST_CASE("a request that is refused for its targets, before or after its prefill, leaves nothing behind") {
+  for (const auto* rule : {"baseline", "early", "predicted", "per_worker"}) {
+    CAPTURE(rule);
+    // A decode step that is predicted to take longer than any target.
+    toy_cluster cluster(held_to(rule, 30.0, 1e-9));
+    const auto outcome = cluster.generate({.prompt = prompt_of(7, 20), .max_tokens = 1000});
+    CHECK(outcome.gave_up);
+    REQUIRE_FALSE(outcome.failures.empty());
+    CHECK(outcome.failures.back().find("tokens would come more slowly") != std::string::npos);
+    CHECK(cluster.settle() == "");
+  }
+  toy_cluster cluster(held_to("early", 1e-9, 0.1));
+  CHECK(cluster.generate({.prompt = prompt_of(7, 20)}).gave_up);
+  CHECK(cluster.settle() == "");
+}
+
 TEST_CASE("a sequence that outgrows the decode worker's whole pool fails alone, and does not wait for ever") {
   toy_cluster cluster({.decode_blocks = 8});
   const auto outcome = cluster.generate({.prompt = prompt_of(150, 8), .max_tokens = 100});

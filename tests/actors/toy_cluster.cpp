@@ -134,8 +134,8 @@ test_session_actor::behavior_type run_session(
 }  // namespace
 
 toy_cluster::toy_cluster(cluster_shape shape) : shape_(std::move(shape)), system_(config_) {
-  conductor_ = actors::spawn_conductor(system_, {.block_tokens = toy_layout.block_tokens},
-                                       {{++last_incarnation_}, recorder_, clock_});
+  shape_.conductor.block_tokens = toy_layout.block_tokens;
+  conductor_ = actors::spawn_conductor(system_, shape_.conductor, {{++last_incarnation_}, recorder_, clock_});
   admission_ = actors::spawn_admission_controller(system_, shape_.admission,
                                                   {{++last_incarnation_}, recorder_, clock_});
   start_shard();

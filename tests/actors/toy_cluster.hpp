@@ -50,6 +50,7 @@ struct cluster_shape {
   std::uint32_t chunk_tokens = 8;
   std::uint32_t max_batch = 8;
   scheduling::admission_limits admission{};
+  actors::conductor_options conductor{};  ///< but for block_tokens, which are the toy's
   actors::decode_options decode{};
   /// Wraps a worker's engine, e.g. with faults.
   std::function<std::unique_ptr<transport::transfer_engine>(std::string who,
