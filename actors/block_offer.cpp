@@ -44,7 +44,8 @@ messages::offer_blocks offer_message(const block_offer& offer, std::uint64_t num
   });
 }
 
-void open_offers::open(block_offer offer, const caf::actor& owner) {
+void open_offers::open(block_offer offer, const messages::cache_shard_actor& shard, const caf::actor& owner) {
+  offer.shard = shard;
   for (const auto block : offer.blocks) cache_.add_reference(block);
   const auto number = next_number_++;
   auto& kept = offers_.emplace(number, std::move(offer)).first->second;

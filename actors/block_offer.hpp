@@ -18,6 +18,7 @@ namespace yolk::actors {
 
 /// Blocks that a worker offers to a cache shard; referenced until the shard has answered.
 struct block_offer {
+  messages::cache_shard_actor shard;
   kvcache::block_key root;
   std::vector<core::block_index> blocks;
   std::vector<kvcache::block_header> headers;
@@ -46,7 +47,7 @@ class open_offers {
 
   /// Hashes the blocks whose checksums are not known, aside, then tells `owner`. Where the thread takes no
   /// more work the offer is dropped: what is not cached is computed again.
-  void open(block_offer offer, const caf::actor& owner);
+  void open(block_offer offer, const messages::cache_shard_actor& shard, const caf::actor& owner);
   /// Null for a number that is closed already.
   [[nodiscard]] const block_offer* find(std::uint64_t number) const;
   /// Gives the references back.

@@ -19,6 +19,11 @@ struct strong_id {
 using request_id = strong_id<struct request_tag, std::uint64_t>;
 /// A worker or cache shard; unique within a cluster.
 using worker_id = strong_id<struct worker_tag, std::uint32_t>;
+/// Numbers of one node's workers: node · this, and on. A process alone is node 0.
+inline constexpr std::uint32_t workers_per_node = 256;
+constexpr std::uint32_t node_of(worker_id worker) {
+  return worker.value / workers_per_node;
+}
 /// New at every start of an actor that holds state others refer to. Larger is newer.
 using incarnation = strong_id<struct incarnation_tag, std::uint64_t>;
 

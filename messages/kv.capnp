@@ -29,12 +29,13 @@ struct ReleaseReservation {
 }
 
 struct KvHandoff {
-  # Prefill worker -> decode worker, beside the session's handle: all KV is at its place, the sequence may join.
+  # Prefill worker -> decode worker, beside the handles of session and cache shard: all KV is at its
+  # place, the sequence may join.
   header @0 :Common.RequestHeader;
   choices @1 :List(Choice);      # those that are not finished after their first token
   checksums @2 :Data;            # UInt64 little-endian [block][layer], for blocks residentBlocks ..; a block that the
                                  # prompt fills only in part is hashed over its whole length, as it was pushed
-  poolCachedTokens @3 :UInt32;   # what the shard is known to have already
+  poolCachedTokens @3 :UInt32;   # what that shard is known to have already
 
   struct Choice {
     choice @0 :UInt32;           # absolute index

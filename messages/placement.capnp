@@ -6,9 +6,10 @@ $Cxx.namespace("yolk::messages::schema");
 using Common = import "common.capnp";
 
 struct PrefillOrder {
-  # Conductor -> prefill worker, beside the GenerateRequest and the handles of session and decode worker.
+  # Conductor -> prefill worker, beside the GenerateRequest and the handles of session, decode worker and the cache
+  # shard that keeps the prompt's KV (null: none does).
   header @0 :Common.RequestHeader;
-  poolCachedTokens @1 :UInt32;   # what the conductor's index says the shard has of this prompt; 0 = do not ask it
+  poolCachedTokens @1 :UInt32;   # what the conductor's index says that shard has of this prompt; 0 = do not ask it
 }
 
 struct PrefillEnded {

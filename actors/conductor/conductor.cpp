@@ -100,7 +100,7 @@ double conductor_state::now_seconds() const {
   return std::chrono::duration<double>(environment_.clock->now().time_since_epoch()).count();
 }
 
-std::optional<scheduling::placement> conductor_state::choose(const placed_leg& leg) {
+std::optional<scheduling::placement> conductor_state::choose(placed_leg& leg) {
   const auto request = leg.request.read();
   const auto tokens = numbers_of<core::token_id>(request->getTokens());
   const auto keys = kvcache::keys_of(key_of(request->getRoot()), tokens, options_.block_tokens);
@@ -127,13 +127,17 @@ std::optional<scheduling::placement> conductor_state::choose(const placed_leg& l
   std::vector<std::uint64_t> prefix_ids;
   if (policy_->reads_prefix())
     for (const auto& key : keys) prefix_ids.push_back(key.low);
-  return policy_->place({.number = leg.header.leg,
-                         .prompt_tokens = leg.token_count,
-                         .choice_count = leg.choice_count,
-                         .now_seconds = now,
-                         .prefix_ids = prefix_ids,
-                         .block_tokens = options_.block_tokens},
-                        {.prefill = prefill, .holders = holders, .decode = decode, .latency = &latency_});
+  const auto chosen =
+      policy_->place({.number = leg.header.leg,
+                      .prompt_tokens = leg.token_count,
+                      .choice_count = leg.choice_count,
+                      .now_seconds = now,
+                      .prefix_ids = prefix_ids,
+                      .block_tokens = options_.block_tokens},
+                     {.prefill = prefill, .holders = holders, .decode = decode, .latency = &latency_});
+  if (chosen)
+    leg.shard = chosen->source ? shards_.at(*chosen->source).handle : keeper_of(keys, chosen->prefill);
+  return chosen;
 }
 
 scheduling::slo_view conductor_state::slo_view_of(const placed_leg& leg,
@@ -184,8 +188,25 @@ conductor_state::attempt conductor_state::try_place(placed_leg& leg) {
     write(builder.initHeader(), leg.header, environment_.incarnation);
     builder.setPoolCachedTokens(chosen->source_tokens);
   });
-  self_->send(at.handle, order, leg.request, leg.session, then.handle);
+  self_->send(at.handle, order, leg.request, leg.session, then.handle, leg.shard);
   return attempt::placed;
+}
+
+messages::cache_shard_actor conductor_state::keeper_of(std::span<const kvcache::block_key> keys,
+                                                       core::worker_id prefill) const {
+  if (shards_.empty()) return {};
+  const auto spread = keys.empty() ? std::uint64_t{0} : keys.back().low;
+  auto best = std::next(shards_.begin(), static_cast<std::ptrdiff_t>(spread % shards_.size()));
+  std::uint32_t most = index_.leading(best->first, keys);
+  for (auto shard = shards_.begin(); shard != shards_.end(); ++shard) {
+    const auto cached = index_.leading(shard->first, keys);
+    const bool nearer = core::node_of(shard->first) == core::node_of(prefill) &&
+                        core::node_of(best->first) != core::node_of(prefill);
+    if (cached < most || (cached == most && !nearer)) continue;
+    best = shard;
+    most = cached;
+  }
+  return best->second.handle;
 }
 
 void conductor_state::place_waiting() {

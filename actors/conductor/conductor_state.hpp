@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct placed_leg {
   leg_header header;
   messages::generate_request request;
   messages::session_actor session;
+  messages::cache_shard_actor shard;  ///< keeps its KV
   std::uint32_t token_count = 0;
   std::uint32_t choice_count = 1;
   placed_phase phase = placed_phase::waiting;
@@ -73,11 +75,16 @@ class conductor_state {
   /// refused: the session was told, the leg is to be forgotten.
   enum class attempt : std::uint8_t { placed, no_worker, refused };
   [[nodiscard]] attempt try_place(placed_leg& leg);
-  [[nodiscard]] std::optional<scheduling::placement> choose(const placed_leg& leg);
+  /// Sets the leg's shard, too.
+  [[nodiscard]] std::optional<scheduling::placement> choose(placed_leg& leg);
   [[nodiscard]] scheduling::slo_view slo_view_of(const placed_leg& leg,
                                                  const scheduling::placement& where) const;
   void refuse(const placed_leg& leg, const scheduling::slo_decision& decision);
   [[nodiscard]] double now_seconds() const;
+  /// Where a prompt's KV is kept when it is not pulled: with the shard that has most of it; where none has
+  /// any, with the prefill worker's node, else with any, by the prompt. Null without shards.
+  [[nodiscard]] messages::cache_shard_actor keeper_of(std::span<const kvcache::block_key> keys,
+                                                      core::worker_id prefill) const;
   void place_waiting();
   void uncount_prefill(placed_leg& leg);
   void uncount_decode(const placed_leg& leg);

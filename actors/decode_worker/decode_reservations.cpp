@@ -110,7 +110,8 @@ void decode_state::peer_down(const caf::actor_addr& who) {
   form_step();
 }
 
-void decode_state::take_over(const messages::kv_handoff& handoff, const messages::session_actor& session) {
+void decode_state::take_over(const messages::kv_handoff& handoff, const messages::session_actor& session,
+                             const messages::cache_shard_actor& shard) {
   const auto given = handoff.read();
   const auto header = header_of(given->getHeader());
   const auto found = reservations_.find(header.leg);
@@ -122,6 +123,7 @@ void decode_state::take_over(const messages::kv_handoff& handoff, const messages
   const auto held = found->second;
   held->phase = reservation_phase::checking;
   held->session = session;
+  held->shard = shard;
   held->pool_cached_tokens = given->getPoolCachedTokens();
   for (auto choice : given->getChoices())
     held->choices.emplace_back(choice.getChoice(), choice.getFirstToken());
@@ -170,6 +172,7 @@ void decode_state::join(const reservation_ptr& arrived) {
     sequence->header = arrived->header;
     sequence->request = arrived->request;
     sequence->session = arrived->session;
+    sequence->shard = arrived->shard;
     sequence->root = arrived->root;
     sequence->choice = choice;
     sequence->tokens = arrived->tokens;

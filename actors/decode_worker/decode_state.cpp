@@ -172,16 +172,16 @@ void decode_state::cancel(std::uint64_t leg_id) {
 
 void decode_state::offer(const sequence_ptr& sequence, std::uint32_t full_blocks) {
   const auto first = std::max(sequence->leg_length, sequence->pool_cached_tokens) / block_tokens();
-  if (!shard_ || first >= full_blocks) return;
+  if (!sequence->shard || first >= full_blocks) return;
   offers_.open(make_offer(*environment_, sequence->root, sequence->tokens, sequence->blocks.blocks(), first,
                           full_blocks),
-               caf::actor_cast<caf::actor>(self_));
+               sequence->shard, caf::actor_cast<caf::actor>(self_));
 }
 
 void decode_state::send_offer(std::uint64_t number) {
   const auto* offer = offers_.find(number);
   if (offer == nullptr) return;
-  self_->request(shard_, options_.offer_timeout, offer_message(*offer, number, *environment_))
+  self_->request(offer->shard, options_.offer_timeout, offer_message(*offer, number, *environment_))
       .then([this, number](const messages::offer_done&) { offer_answered(number); },
             [this, number](const caf::error&) { offer_answered(number); });
 }
@@ -192,10 +192,8 @@ void decode_state::offer_answered(std::uint64_t number) {
   form_step();
 }
 
-void decode_state::set_peers(const messages::conductor_reports& conductor,
-                             const messages::cache_shard_actor& shard) {
+void decode_state::set_conductor(const messages::conductor_reports& conductor) {
   conductor_ = conductor;
-  shard_ = shard;
   report();
 }
 

@@ -53,6 +53,7 @@ struct reservation {
   caf::typed_response_promise<messages::reservation_granted> promise;
   // from the handoff on
   messages::session_actor session;
+  messages::cache_shard_actor shard;
   std::vector<std::pair<std::uint32_t, core::token_id>> choices;
   std::uint32_t pool_cached_tokens = 0;
   bool cancelled = false;
@@ -65,6 +66,7 @@ struct decode_sequence {
   leg_header header;
   messages::generate_request request;
   messages::session_actor session;
+  messages::cache_shard_actor shard;  ///< keeps its KV; null: none does
   kvcache::block_key root;
   std::uint32_t choice = 0;
   std::vector<core::token_id> tokens;  ///< prompt, then all generated; KV of the last is not computed yet
@@ -89,12 +91,13 @@ class decode_state {
                                                      const messages::generate_request& request);
   void keep(std::uint64_t leg_id);
   void release(std::uint64_t leg_id);
-  void take_over(const messages::kv_handoff& handoff, const messages::session_actor& session);
+  void take_over(const messages::kv_handoff& handoff, const messages::session_actor& session,
+                 const messages::cache_shard_actor& shard);
   void handoff_checked(const decode_handoff_checked& checked);
   void cancel(std::uint64_t leg_id);
   void step_done(const decode_step_done& done);
   void send_offer(std::uint64_t number);
-  void set_peers(const messages::conductor_reports& conductor, const messages::cache_shard_actor& shard);
+  void set_conductor(const messages::conductor_reports& conductor);
   void peer_down(const caf::actor_addr& who);
   void tick();
   [[nodiscard]] messages::actor_status status(std::uint64_t serial) const;
@@ -125,7 +128,6 @@ class decode_state {
   decode_options options_;
   std::shared_ptr<worker_environment> environment_;
   messages::conductor_reports conductor_;
-  messages::cache_shard_actor shard_;
   std::set<caf::actor_addr> watched_;
 
   kvcache::prefix_cache cache_;

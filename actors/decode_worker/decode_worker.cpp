@@ -31,12 +31,12 @@ decode_internal_actor::behavior_type run(decode_internal_actor::stateful_pointer
       [state](const messages::release_reservation& released) {
         state->release(released.read()->getHeader().getLegId());
       },
-      [state](const messages::kv_handoff& handoff, const messages::session_actor& session) {
-        state->take_over(handoff, session);
-      },
+      [state](const messages::kv_handoff& handoff, const messages::session_actor& session,
+              const messages::cache_shard_actor& shard) { state->take_over(handoff, session, shard); },
       [state](const messages::cancel_leg& cancel) { state->cancel(cancel.read()->getHeader().getLegId()); },
-      [state](const messages::peers_changed&, const messages::conductor_reports& conductor,
-              const messages::cache_shard_actor& shard) { state->set_peers(conductor, shard); },
+      [state](const messages::peers_changed&, const messages::conductor_reports& conductor) {
+        state->set_conductor(conductor);
+      },
       [state](const decode_step_done& done) { state->step_done(done); },
       [state](const decode_handoff_checked& checked) { state->handoff_checked(checked); },
       [state](const offer_ready& ready) { state->send_offer(ready.number); },

@@ -27,6 +27,7 @@ struct prefill_leg {
   const messages::generate_request request;
   messages::session_actor session;
   messages::decode_worker_actor decode;
+  messages::cache_shard_actor shard;  ///< keeps the prompt's KV; null: none does
   kvcache::block_key root;
   std::vector<core::token_id> tokens;
   std::uint32_t prompt_length = 0;

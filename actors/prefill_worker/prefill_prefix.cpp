@@ -8,10 +8,8 @@ namespace yolk::actors {
 
 namespace schema = messages::schema;
 
-void prefill_state::set_peers(const messages::conductor_reports& conductor,
-                              const messages::cache_shard_actor& shard) {
+void prefill_state::set_conductor(const messages::conductor_reports& conductor) {
   conductor_ = conductor;
-  shard_ = shard;
   report();
 }
 
@@ -21,8 +19,8 @@ void prefill_state::look_up(const leg_ptr& leg) {
     builder.setSkipTokens(leg->cached_tokens);
     builder.setMaxTokens(static_cast<std::uint32_t>(leg->tokens.size()) - 1);
   });
-  self_->request(shard_, options_.lookup_timeout, ask, leg->request)
-      .then([this, leg, shard = shard_](const messages::prefix_pinned& pinned) { pull(leg, shard, pinned); },
+  self_->request(leg->shard, options_.lookup_timeout, ask, leg->request)
+      .then([this, leg](const messages::prefix_pinned& pinned) { pull(leg, pinned); },
             // A shard that does not answer is a miss.
             [this, leg](const caf::error&) { go_on_without(leg); });
 }
@@ -33,15 +31,14 @@ void prefill_state::go_on_without(const leg_ptr& leg) {
   start_legs();
 }
 
-void prefill_state::unpin(const messages::cache_shard_actor& shard, std::uint64_t pin) {
+void prefill_state::unpin(const leg_ptr& leg, std::uint64_t pin) {
   if (pin == 0) return;
-  self_->send(shard, messages::unpin_prefix::build([&](auto builder) { builder.setPin(pin); }));
+  self_->send(leg->shard, messages::unpin_prefix::build([&](auto builder) { builder.setPin(pin); }));
 }
 
-void prefill_state::pull(const leg_ptr& leg, const messages::cache_shard_actor& shard,
-                         const messages::prefix_pinned& pinned) {
+void prefill_state::pull(const leg_ptr& leg, const messages::prefix_pinned& pinned) {
   const auto given = pinned.read();
-  if (leg->phase() == leg_phase::ended) return unpin(shard, given->getPin());
+  if (leg->phase() == leg_phase::ended) return unpin(leg, given->getPin());
   const auto slots = numbers_of<core::block_index>(given->getSlots());
   const auto count = static_cast<std::uint32_t>(slots.size());
   const bool usable = count > 0 && given->getHeaders().size() == count &&
@@ -49,12 +46,11 @@ void prefill_state::pull(const leg_ptr& leg, const messages::cache_shard_actor& 
                       leg->cached_tokens + count * block_tokens() < leg->tokens.size();
   auto blocks = usable ? cache_.allocate(count) : std::nullopt;
   if (!blocks) {
-    unpin(shard, given->getPin());
+    unpin(leg, given->getPin());
     go_on_without(leg);
     return;
   }
   auto pull = std::make_unique<pending_pull>();
-  pull->shard = shard;
   pull->pin = given->getPin();
   pull->blocks = *blocks;
   pull->first_token = given->getFirstToken();
@@ -107,7 +103,7 @@ void prefill_state::pull_done(const prefill_pull_done& done) {
   const auto pull = std::move(pulls_.at(done.leg));
   pulls_.erase(done.leg);
   leg->in_use -= 1;
-  unpin(pull->shard, pull->pin);
+  unpin(leg, pull->pin);
   if (leg->phase() == leg_phase::ended || !done.verified) {
     for (const auto block : pull->blocks) cache_.release(block);
     if (leg->phase() == leg_phase::ended) return release_if_unused(leg);

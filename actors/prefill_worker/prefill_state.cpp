@@ -35,11 +35,13 @@ prefill_state::~prefill_state() {
 void prefill_state::take_order(const messages::prefill_order& order,
                                const messages::generate_request& request,
                                const messages::session_actor& session,
-                               const messages::decode_worker_actor& decode) {
+                               const messages::decode_worker_actor& decode,
+                               const messages::cache_shard_actor& shard) {
   const auto given = request.read();
   auto leg = std::make_shared<prefill_leg>(header_of(given->getHeader()), request);
   leg->session = session;
   leg->decode = decode;
+  leg->shard = shard;
   leg->root = key_of(given->getRoot());
   leg->tokens = numbers_of<core::token_id>(given->getTokens());
   leg->prompt_length = given->getPromptLength();
@@ -82,7 +84,7 @@ void prefill_state::prepare(const leg_ptr& leg) {
   for (const auto& hit : cache_.match(leg->root, leg->tokens, leg->tokens.size() - 1))
     leg->blocks.push_back(hit.block);
   leg->cached_tokens = static_cast<std::uint32_t>(leg->blocks.size()) * block_tokens();
-  if (shard_ && leg->pool_hint_tokens > leg->cached_tokens)
+  if (leg->shard && leg->pool_hint_tokens > leg->cached_tokens)
     look_up(leg);
   else
     get_blocks(leg);

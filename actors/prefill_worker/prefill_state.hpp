@@ -44,9 +44,10 @@ class prefill_state {
   ~prefill_state();
 
   void take_order(const messages::prefill_order& order, const messages::generate_request& request,
-                  const messages::session_actor& session, const messages::decode_worker_actor& decode);
+                  const messages::session_actor& session, const messages::decode_worker_actor& decode,
+                  const messages::cache_shard_actor& shard);
   void cancel(std::uint64_t leg_id);
-  void set_peers(const messages::conductor_reports& conductor, const messages::cache_shard_actor& shard);
+  void set_conductor(const messages::conductor_reports& conductor);
   void step_done(const prefill_step_done& done);
   void push_done(const prefill_push_done& done);
   void pull_done(const prefill_pull_done& done);
@@ -59,7 +60,6 @@ class prefill_state {
  private:
   /// Blocks on their way from a shard: landed in blocks that nobody can find before they are verified.
   struct pending_pull {
-    messages::cache_shard_actor shard;  ///< whose pin it is: its successor counts pins anew
     std::uint64_t pin = 0;
     std::vector<core::block_index> blocks;  ///< one reference each
     std::vector<kvcache::block_header> headers;
@@ -79,9 +79,8 @@ class prefill_state {
   void start_legs();
   void prepare(const leg_ptr& leg);
   void look_up(const leg_ptr& leg);
-  void pull(const leg_ptr& leg, const messages::cache_shard_actor& shard,
-            const messages::prefix_pinned& pinned);
-  void unpin(const messages::cache_shard_actor& shard, std::uint64_t pin);
+  void pull(const leg_ptr& leg, const messages::prefix_pinned& pinned);
+  void unpin(const leg_ptr& leg, std::uint64_t pin);
   void go_on_without(const leg_ptr& leg);
   void get_blocks(const leg_ptr& leg);
   void reserve(const leg_ptr& leg);
@@ -109,7 +108,6 @@ class prefill_state {
   prefill_options options_;
   std::shared_ptr<worker_environment> environment_;
   messages::conductor_reports conductor_;
-  messages::cache_shard_actor shard_;
   std::set<caf::actor_addr> watched_;  ///< decode workers whose end is told to us
 
   kvcache::prefix_cache cache_;

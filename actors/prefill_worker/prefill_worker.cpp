@@ -25,13 +25,15 @@ prefill_internal_actor::behavior_type run(prefill_internal_actor::stateful_point
   return {
       [state](const messages::status_request& request) { return state->status(request.read()->getSerial()); },
       [state](const messages::prefill_order& order, const messages::generate_request& request,
-              const messages::session_actor& session, const messages::decode_worker_actor& decode) {
-        state->take_order(order, request, session, decode);
+              const messages::session_actor& session, const messages::decode_worker_actor& decode,
+              const messages::cache_shard_actor& shard) {
+        state->take_order(order, request, session, decode, shard);
       },
       [state](const messages::cancel_leg& cancel) { state->cancel(cancel.read()->getHeader().getLegId()); },
       [state](const messages::snapshot_request&) { return state->snapshot(); },
-      [state](const messages::peers_changed&, const messages::conductor_reports& conductor,
-              const messages::cache_shard_actor& shard) { state->set_peers(conductor, shard); },
+      [state](const messages::peers_changed&, const messages::conductor_reports& conductor) {
+        state->set_conductor(conductor);
+      },
       [state](const prefill_step_done& done) { state->step_done(done); },
       [state](const prefill_push_done& done) { state->push_done(done); },
       [state](const prefill_pull_done& done) { state->pull_done(done); },

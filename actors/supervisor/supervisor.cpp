@@ -197,13 +197,13 @@ void supervisor_state::introduce(part which) {
     }
     case actor_kind::PREFILL_WORKER: {
       const auto worker = handle_of<messages::prefill_worker_actor>(actor_kind::PREFILL_WORKER, which.second);
-      self_->send(worker, changed, reports, shard);
+      self_->send(worker, changed, reports);
       self_->send(conductor, news({which.second}, options.prefill_kv_bytes), worker);
       break;
     }
     case actor_kind::DECODE_WORKER: {
       const auto worker = handle_of<messages::decode_worker_actor>(actor_kind::DECODE_WORKER, which.second);
-      self_->send(worker, changed, reports, shard);
+      self_->send(worker, changed, reports);
       self_->send(conductor, news({options.prefill_workers + which.second}, options.decode_kv_bytes), worker);
       break;
     }

@@ -67,7 +67,7 @@ std::size_t tokens_after_handoff(bool cancelled) {
           [](const caf::error&) {});
   REQUIRE(blocks == toy_layout.blocks_for(6));
   if (cancelled) self->send(worker, actors::make_cancel_leg(header, core::incarnation{1}));
-  self->send(worker, handoff_of(blocks), session);
+  self->send(worker, handoff_of(blocks), session, messages::cache_shard_actor());
   CHECK(cluster.settle() == "");
   self->send_exit(session, caf::exit_reason::user_shutdown);
   self->wait_for(session);

@@ -192,8 +192,8 @@ void toy_cluster::start_prefill(std::uint32_t index) {
   const auto incarnation = made->incarnation;
   auto worker = actors::spawn_prefill_worker(system_, options, std::move(made));
   prefill_[index] = worker;
-  caf::anon_send(worker, messages::peers_changed::build([](auto) {}), messages::conductor_reports(conductor_),
-                 shard_);
+  caf::anon_send(worker, messages::peers_changed::build([](auto) {}),
+                 messages::conductor_reports(conductor_));
   caf::anon_send(conductor_, messages::actor_joined::build([&](schema::ActorJoined::Builder joined) {
                    joined.setKind(schema::ActorKind::PREFILL_WORKER);
                    joined.setId(index);
@@ -209,8 +209,8 @@ void toy_cluster::start_decode(std::uint32_t index) {
   const auto incarnation = made->incarnation;
   auto worker = actors::spawn_decode_worker(system_, options, std::move(made));
   decode_[index] = worker;
-  caf::anon_send(worker, messages::peers_changed::build([](auto) {}), messages::conductor_reports(conductor_),
-                 shard_);
+  caf::anon_send(worker, messages::peers_changed::build([](auto) {}),
+                 messages::conductor_reports(conductor_));
   caf::anon_send(conductor_, messages::actor_joined::build([&](schema::ActorJoined::Builder joined) {
                    joined.setKind(schema::ActorKind::DECODE_WORKER);
                    joined.setId(100 + index);
@@ -241,15 +241,6 @@ void toy_cluster::start_shard() {
                    joined.setIncarnation(incarnation.value);
                  }),
                  shard_);
-  introduce();
-}
-
-void toy_cluster::introduce() {
-  const auto changed = messages::peers_changed::build([](auto) {});
-  for (const auto& [index, worker] : prefill_)
-    caf::anon_send(worker, changed, messages::conductor_reports(conductor_), shard_);
-  for (const auto& [index, worker] : decode_)
-    caf::anon_send(worker, changed, messages::conductor_reports(conductor_), shard_);
 }
 
 void toy_cluster::kill_decode(std::uint32_t index) {

@@ -99,7 +99,6 @@ class toy_cluster {
                                                      core::incarnation incarnation);
   std::shared_ptr<actors::worker_environment> environment(const std::string& who, core::worker_id id,
                                                           std::uint32_t blocks);
-  void introduce();
   [[nodiscard]] std::vector<caf::actor> everyone() const;
 
   cluster_shape shape_;
