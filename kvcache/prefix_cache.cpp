@@ -38,10 +38,11 @@ struct prefix_cache::tree {
         map(block_count),
         evictable(block_count),
         nodes(block_count),
-        tokens(std::size_t{block_count} * tokens_per_block) {}
+        tokens(
+            std::make_unique_for_overwrite<core::token_id[]>(std::size_t{block_count} * tokens_per_block)) {}
 
   [[nodiscard]] std::span<const core::token_id> tokens_of(core::block_index block) const {
-    return std::span(tokens).subspan(std::size_t{block} * block_tokens, block_tokens);
+    return {tokens.get() + std::size_t{block} * block_tokens, block_tokens};
   }
 
   /// The cached block that holds `part` after `at`: by its key, and proved by its parent and tokens. By
@@ -90,7 +91,7 @@ struct prefix_cache::tree {
     pool.add_reference(block);
     map.insert(key, block);
     nodes[block] = {.parent_key = at.key, .parent = at.block, .last_used = tick};
-    std::ranges::copy(part, tokens.begin() + static_cast<std::ptrdiff_t>(std::size_t{block} * block_tokens));
+    std::ranges::copy(part, tokens.get() + std::size_t{block} * block_tokens);
     if (at.block != core::no_block) ++nodes[at.block].child_count;
     ++cached_count;
     ++unheld_count;
@@ -153,8 +154,9 @@ struct prefix_cache::tree {
   chain_function chain_key;
   block_map map;
   eviction_queue evictable;
-  std::vector<node> nodes;             // by block
-  std::vector<core::token_id> tokens;  // by block
+  std::vector<node> nodes;  // by block
+  std::unique_ptr<core::token_id[]>
+      tokens;  // by block; written when a block is cached, so memory is taken as it fills
   std::uint64_t tick = 0;
   std::uint32_t cached_count = 0;
   std::uint32_t unheld_count = 0;  // cached blocks without holds: what eviction can reach
