@@ -141,8 +141,9 @@ bool shard_state::try_take(const messages::offer_blocks& offer,
   open->offer = given->getOffer();
   open->root = key_of(given->getRoot());
   std::vector<core::block_index> sources;
-  for (unsigned i = 0; i < given->getHeaders().size() && i < blocks.size(); ++i) {
-    auto header = block_header_of(given->getHeaders()[i]);
+  const auto headers = given->getHeaders();  // once: each call counts the whole list as traversed
+  for (unsigned i = 0; i < headers.size() && i < blocks.size(); ++i) {
+    auto header = block_header_of(headers[i]);
     if (stored_.contains(header.key)) continue;
     sources.push_back(blocks[i]);
     open->headers.push_back(std::move(header));

@@ -164,7 +164,9 @@ void decode_state::handoff_checked(const decode_handoff_checked& checked) {
 void decode_state::join(const reservation_ptr& arrived) {
   const auto request = arrived->request.read();
   const auto first_choice = request->getFirstChoice();
-  const auto seeds = request->getSampling().getSeeds();
+  const auto given_sampling = request->getSampling();
+  const auto seeds = given_sampling.getSeeds();
+  const auto sampling = sampling_of(given_sampling);
   cache_.insert(arrived->root, arrived->tokens, arrived->blocks.blocks());
   for (const auto& [choice, token] : arrived->choices) {
     if (choice < first_choice || choice - first_choice >= seeds.size()) continue;
@@ -179,8 +181,8 @@ void decode_state::join(const reservation_ptr& arrived) {
     sequence->prompt_length = request->getPromptLength();
     sequence->leg_length = static_cast<std::uint32_t>(arrived->tokens.size());
     sequence->pool_cached_tokens = arrived->pool_cached_tokens;
-    sequence->sampling = sampling_of(request->getSampling());
-    auto params = sequence->sampling;
+    sequence->sampling = sampling;
+    auto params = sampling;
     params.seed = seeds[choice - first_choice];
     sequence->sampler =
         std::make_shared<model::sampler>(std::move(params), sequence->tokens, sequence->prompt_length,

@@ -40,9 +40,9 @@ void prefill_state::pull(const leg_ptr& leg, const messages::prefix_pinned& pinn
   const auto given = pinned.read();
   if (leg->phase() == leg_phase::ended) return unpin(leg, given->getPin());
   const auto slots = numbers_of<core::block_index>(given->getSlots());
+  const auto headers = given->getHeaders();  // once: each call counts the whole list as traversed
   const auto count = static_cast<std::uint32_t>(slots.size());
-  const bool usable = count > 0 && given->getHeaders().size() == count &&
-                      given->getFirstToken() == leg->cached_tokens &&
+  const bool usable = count > 0 && headers.size() == count && given->getFirstToken() == leg->cached_tokens &&
                       leg->cached_tokens + count * block_tokens() < leg->tokens.size();
   auto blocks = usable ? cache_.allocate(count) : std::nullopt;
   if (!blocks) {
@@ -58,7 +58,7 @@ void prefill_state::pull(const leg_ptr& leg, const messages::prefix_pinned& pinn
   const auto bytes = environment_->layout.block_bytes();
   for (std::uint32_t i = 0; i < count; ++i) {
     checksums_[pull->blocks[i]].clear();
-    pull->headers.push_back(block_header_of(given->getHeaders()[i]));
+    pull->headers.push_back(block_header_of(headers[i]));
     ranges.push_back({pull->blocks[i] * bytes, slots[i] * bytes, bytes});
   }
   leg->in_use += 1;  // until pull_done

@@ -267,14 +267,14 @@ void prefill_state::step_done(const prefill_step_done& done) {
 void prefill_state::first_tokens(const leg_ptr& leg, const std::vector<core::sampled_token>& tokens) {
   const auto generated = static_cast<std::uint32_t>(leg->tokens.size()) - leg->prompt_length;
   const auto request = leg->request.read();
+  const auto header = request->getHeader();
   for (std::uint32_t i = 0; i < tokens.size(); ++i) {
     const auto choice = leg->first_choice + i;
     const auto finish = finish_after(tokens[i].token, leg->sampling, environment_->model, generated + 1,
                                      leg->tokens.size() + 1);
     if (finish == schema::TokenBatch::Finish::NONE) leg->going_on.emplace_back(choice, tokens[i].token);
-    self_->send(leg->session,
-                make_token_batch(request->getHeader(), environment_->incarnation, choice, generated,
-                                 tokens[i], finish, i == 0 ? leg->cached_tokens : 0));
+    self_->send(leg->session, make_token_batch(header, environment_->incarnation, choice, generated,
+                                               tokens[i], finish, i == 0 ? leg->cached_tokens : 0));
   }
   hit_tokens_ += leg->cached_tokens;
   miss_tokens_ += leg->tokens.size() - leg->cached_tokens;

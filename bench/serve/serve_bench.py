@@ -132,6 +132,9 @@ def main():
             one.wait_until_healthy()
         rounds = measure(options, servers, machine)
         memory = {one.name: one.peak_bytes for one in servers}
+        restarts = servers[0].counted("yolk_actor_restarts_total")
+    if restarts:
+        raise RuntimeError(f"{restarts:.0f} actors of Yolk were started again during the measurement: no figure counts")
     print(report.table(options, rounds, memory, machine))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as out:

@@ -44,6 +44,13 @@ class server:
         with open(self.log_path, encoding="utf-8", errors="replace") as log:
             raise RuntimeError(f"{self.name} does not become healthy; its output:\n{log.read()[-4000:]}")
 
+    def counted(self, name):
+        """The sum of a Prometheus counter over all its labels; 0 where nothing was counted yet."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + "{", name + " ")))
+
     def note_memory(self):
         """Keeps the largest proportional set size seen. VmHWM would count a page once for each mapping: Yolk's pools of
         KV are shared memory, and each is mapped again by the transfers that read or write it."""

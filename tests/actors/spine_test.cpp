@@ -47,6 +47,23 @@ TEST_CASE("the next turn finds what was generated in the turn before, in the sha
   CHECK(cluster.settle() == "");
 }
 
+TEST_CASE("offers and pulls of more than a thousand blocks are as good as short ones") {
+  toy_cluster cluster(
+      {.prefill_blocks = 1400, .decode_blocks = 1400, .shard_blocks = 1400, .chunk_tokens = 512});
+  const auto prompt = prompt_of(9, 1200 * toy_layout.block_tokens + 1);
+  const auto cold = cluster.generate({.prompt = prompt});
+  CHECK(cold.tokens[0] == toy_generate(prompt, 8));
+  REQUIRE(cluster.settle() == "");
+  CHECK(cluster.status_of(cluster.shard()).read()->getBlocksCached() >= 1200);
+  // A worker that has computed nothing itself pulls all of it.
+  cluster.kill_prefill(0);
+  cluster.start_prefill(0);
+  const auto warm = cluster.generate({.prompt = prompt});
+  CHECK(warm.cached_tokens == 1200 * toy_layout.block_tokens);
+  CHECK(warm.tokens[0] == cold.tokens[0]);
+  CHECK(cluster.settle() == "");
+}
+
 TEST_CASE("another tenant's equal prompt is a miss") {
   toy_cluster cluster({});
   const auto prompt = prompt_of(3, 32);

@@ -174,7 +174,7 @@ std::shared_ptr<actors::worker_environment> toy_cluster::environment(const std::
   made->incarnation = {++last_incarnation_};
   made->model = {.end_tokens = {toy_end_token},
                  .vocabulary_size = toy_vocabulary,
-                 .context_length = 4096,
+                 .context_length = 16384,
                  .rope_base = 1};
   made->layout = toy_layout;
   made->block_count = blocks;

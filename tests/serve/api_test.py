@@ -192,6 +192,23 @@ def whole_context():
 
 
 @test
+def long_context_restarts_nothing():
+    """hundreds of blocks go to the cache and come back from it, and no actor ends of it"""
+    with Server("--block-tokens", "8", "--prefill-kv", "4MiB") as server:
+        length = server.ask("GET", "/v1/models").json()["data"][0]["max_model_len"]
+        prompts = [[first] + [5 + index % 900 for index in range(length - 10)] for first in (1000, 1001)]
+        answers = []
+        for prompt in (*prompts, prompts[0]):  # the second takes the worker's whole pool, so the third is pulled
+            answers.append(server.complete(prompt, max_tokens=4, **GREEDY))
+            server.until_idle("the blocks are in the shard")
+        assert answers[2]["choices"] == answers[0]["choices"]
+        cached = answers[2]["usage"]["prompt_tokens_details"]["cached_tokens"]
+        assert cached > length - 20, answers[2]["usage"]
+        restarts = [name for name in server.metrics() if name.startswith("yolk_actor_restarts_total")]
+        assert not restarts, (restarts, server.output())
+
+
+@test
 def broken_characters():
     """text is whole characters, whatever tokens are forced to come"""
     # Token ids of single bytes of a multi-byte character, forced one after another by a large bias.
