@@ -173,12 +173,12 @@ void cluster::start_worker(std::uint32_t index, const node_description& node) {
                                                     .max_active = policy.max_active,
                                                     .max_queued = policy.max_running},
                                                    std::move(made));
-    caf::anon_send(started.prefill, changed, reports, started.shard);
+    caf::anon_send(started.prefill, changed, reports);
     caf::anon_send(conductor_, news, started.prefill);
   } else {
     started.decode =
         actors::spawn_decode_worker(system_.actors(), {.max_batch = policy.max_batch}, std::move(made));
-    caf::anon_send(started.decode, changed, reports, started.shard);
+    caf::anon_send(started.decode, changed, reports);
     caf::anon_send(conductor_, news, started.decode);
   }
 }
