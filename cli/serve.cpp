@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "actors/supervisor/node.hpp"
@@ -65,6 +67,23 @@ sigset_t block_signals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   return signals;
+}
+
+/// Stops the node at the first signal; a second one ends the drain.
+void wait_and_stop(const sigset_t& signals, actors::node& node, unsigned drain_seconds) {
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  std::printf("yolk: stopping; running requests have %u s (a second signal ends them now)\n", drain_seconds);
+  std::fflush(stdout);
+  std::atomic<bool> stopped = false;
+  std::thread second([&] {
+    int again = 0;
+    while (sigwait(&signals, &again) == 0 && !stopped) node.hurry();
+  });
+  node.stop();
+  stopped = true;
+  pthread_kill(second.native_handle(), SIGTERM);
+  second.join();
 }
 
 /// Why the pools cannot lie in this machine's memory, or nothing.
@@ -208,11 +227,7 @@ int run_serve(const serve_options& given) {
     std::fprintf(stderr, "yolk serve: the KV pools limit the context to %u of %u tokens\n",
                  factory->max_context_tokens(), model->config.context_length);
 
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
-  std::printf("yolk: stopping\n");
-  std::fflush(stdout);
-  (*node)->stop();
+  wait_and_stop(signals, **node, options.drain_seconds);
   return 0;
 }
 

@@ -41,6 +41,8 @@ class answer_writer {
   std::string fail(const http::api_error& error);
   /// A comment that keeps proxies from closing a quiet stream; empty before the stream began.
   std::string keepalive();
+  /// The connection ends with this answer.
+  void close_afterwards() { options_.keep_alive = false; }
   [[nodiscard]] bool begun() const { return begun_; }
   /// The connection cannot serve another request after this answer.
   [[nodiscard]] bool must_close() const { return !options_.keep_alive || (begun_ && !options_.chunked); }

@@ -86,6 +86,7 @@ caf::behavior gateway_state::start(int listening_socket, std::shared_ptr<const s
       [this](const messages::status_request& question) { return status(question); },
       [this](messages::tick_atom) { tick(); },
       [this](gateway_drain_atom) { return drain(); },
+      [this](gateway_shutdown_atom) { return shut_down(); },
   };
 }
 
@@ -441,6 +442,16 @@ caf::response_promise gateway_state::drain() {
     if (!client.busy && client.pending.empty()) close(client);
   finish_draining();
   return promise;
+}
+
+caf::response_promise gateway_state::shut_down() {
+  for (auto& [number, client] : clients_) {
+    client.pending.clear();
+    client.pending_bytes = 0;
+    // Other sessions have their answer within moments.
+    if (client.session && client.wants_peers) self_->send(client.session, gateway_shutdown_atom::value);
+  }
+  return drain();
 }
 
 void gateway_state::finish_draining() {

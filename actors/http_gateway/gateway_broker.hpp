@@ -49,6 +49,7 @@ class gateway_state {
   void tick_later();
   void look_after(client_connection& client, core::time_point time);
   caf::response_promise drain();
+  caf::response_promise shut_down();
   [[nodiscard]] messages::actor_status status(const messages::status_request& question) const;
 
   void take_health(const messages::health_report& report);

@@ -76,7 +76,8 @@ generation_session::behavior_type generation_session::make_behavior() {
                  const messages::conductor_actor& conductor) {
             change_peers({admission, conductor});
           },
-          [this](messages::tick_atom) { tick(); }};
+          [this](messages::tick_atom) { tick(); },
+          [this](gateway_shutdown_atom) { shut_down(); }};
 }
 
 // -- the request
@@ -312,6 +313,16 @@ void generation_session::give_up(const http::api_error& error) {
   if (ended_) return;
   end(outcome_of(error.status));
   output(writer_ ? writer_->fail(error) : format_error(error, context_->extra_headers, keep_alive_), true);
+}
+
+void generation_session::shut_down() {
+  keep_alive_ = false;
+  if (writer_) writer_->close_afterwards();
+  give_up({.status = 503,
+           .message = "The server is shutting down and did not finish this request. Please try again later.",
+           .type = "service_unavailable",
+           .code = "shutting_down",
+           .retry_after_seconds = 5});
 }
 
 void generation_session::end(outcome how) {

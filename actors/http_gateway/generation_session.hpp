@@ -10,6 +10,7 @@
 #include "actors/http_gateway/answer_writer.hpp"
 #include "actors/http_gateway/generation.hpp"
 #include "actors/http_gateway/generation_plan.hpp"
+#include "actors/http_gateway/http_gateway.hpp"
 #include "actors/http_gateway/session_context.hpp"
 #include "messages/interfaces.hpp"
 
@@ -32,7 +33,7 @@ struct session_origin {
 using generation_session_actor = messages::session_actor::extend<
     caf::reacts_to<messages::http_request>, caf::reacts_to<messages::http_gone>,
     caf::reacts_to<messages::peers_changed, messages::admission_controller_actor, messages::conductor_actor>,
-    caf::reacts_to<messages::tick_atom>>;
+    caf::reacts_to<messages::tick_atom>, caf::reacts_to<gateway_shutdown_atom>>;
 
 /// Owns one client request from its body to its last byte: plans it, has its legs worked on, tells the client
 /// what came, tries again what failed, and at its end, whatever that is, tells admission and conductor so.
@@ -65,6 +66,7 @@ class generation_session final : public generation_session_actor::base {
   void peer_down(const caf::actor_addr& who);
   void tick();
   void look_after_legs(core::time_point time);
+  void shut_down();
 
   void tell_choice(choice& which);
   void finish_if_complete();

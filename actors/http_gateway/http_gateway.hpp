@@ -43,6 +43,8 @@ struct gateway_options {
 /// To the broker, answered when done: takes no more connections, answers what it has, closes. For an orderly
 /// end.
 using gateway_drain_atom = caf::atom_constant<caf::atom("drain")>;
+/// To the broker, answered when done: as "drain", but what still runs ends now, with an error that says so.
+using gateway_shutdown_atom = caf::atom_constant<caf::atom("shutdown")>;
 
 struct gateway_environment {
   std::shared_ptr<const model::loaded_model> model;

@@ -26,6 +26,7 @@ class running final : public node {
     auto started = start_node(system_, std::move(factory));
     if (!started) return started.error();
     started_ = std::move(started).value();
+    supervisor_ = caf::actor_cast<caf::actor_addr>(started_.supervisor);
     return core::void_t{};
   }
   [[nodiscard]] std::uint16_t port() const override { return started_.port; }
@@ -35,11 +36,16 @@ class running final : public node {
     started_ = running_node();
     system_.await_all_actors_done();
   }
+  void hurry() override {
+    if (const auto supervisor = caf::actor_cast<supervisor_actor>(supervisor_))
+      caf::anon_send(supervisor, stop_atom::value);
+  }
 
  private:
   system_config config_;
   caf::actor_system system_;
   running_node started_;
+  caf::actor_addr supervisor_;  ///< weak: a handle would keep the actor's thread
 };
 
 }  // namespace

@@ -15,6 +15,8 @@ class node {
   [[nodiscard]] virtual std::uint16_t port() const = 0;
   /// Ends all actors, the gateway first. Returns when none is left.
   virtual void stop() = 0;
+  /// From another thread while stop() waits for running requests: they end now, with an error.
+  virtual void hurry() = 0;
 };
 
 }  // namespace yolk::actors

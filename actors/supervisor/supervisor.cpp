@@ -15,6 +15,8 @@ constexpr auto quick_death = std::chrono::seconds(5);
 constexpr auto first_wait = std::chrono::milliseconds(10);
 constexpr std::uint32_t max_doublings = 9;  // 10 ms · 2^9: some five seconds
 constexpr std::uint64_t missed_answers = 6;
+/// For the last words to clients; who does not read them within that time does not get them.
+constexpr auto cut_off_limit = std::chrono::seconds(1);
 
 struct holder {
   std::unique_ptr<supervisor_state> state;
@@ -223,7 +225,7 @@ void supervisor_state::introduce(part which) {
 }
 
 void supervisor_state::child_down(const caf::down_msg& down) {
-  if (stopping_) return;
+  if (ending_ != ending::no) return;
   for (auto& [which, child] : children_) {
     if (!child.handle || child.handle->address() != down.source) continue;
     child.handle = nullptr;
@@ -242,7 +244,7 @@ void supervisor_state::child_down(const caf::down_msg& down) {
 void supervisor_state::restart(std::uint16_t kind, std::uint32_t id) {
   const part which{kind, id};
   auto& child = children_.at(which);
-  if (stopping_ || child.handle) return;
+  if (ending_ != ending::no || child.handle) return;
   child.restarts += 1;
   if (start(which)) {  // no room just now, or the port is not free yet: again, later
     child.quick_deaths += 1;
@@ -324,15 +326,27 @@ caf::strong_actor_ptr supervisor_state::find(std::uint16_t kind, std::uint32_t i
 }
 
 void supervisor_state::stop() {
-  if (stopping_) return end_children();  // asked again: at once
-  stopping_ = true;
+  if (ending_ == ending::draining) return cut_off();  // asked again: at once
+  if (ending_ != ending::no) return end_children();
+  ending_ = ending::draining;
   const auto gateway = handle_of<caf::actor>(actor_kind::HTTP_GATEWAY, 0);
   if (!gateway) return end_children();
   self_->request(gateway, factory_->options().drain_limit, gateway_drain_atom::value)
+      .then([this] { end_children(); }, [this](const caf::error&) { cut_off(); });
+}
+
+void supervisor_state::cut_off() {
+  if (ending_ != ending::draining) return;
+  ending_ = ending::cutting_off;
+  self_
+      ->request(handle_of<caf::actor>(actor_kind::HTTP_GATEWAY, 0), cut_off_limit,
+                gateway_shutdown_atom::value)
       .then([this] { end_children(); }, [this](const caf::error&) { end_children(); });
 }
 
 void supervisor_state::end_children() {
+  if (ending_ == ending::ended) return;
+  ending_ = ending::ended;
   // From the edge inwards, so that nobody is asked for what is gone already.
   for (const auto kind : {actor_kind::HTTP_GATEWAY, actor_kind::ADMISSION_CONTROLLER, actor_kind::CONDUCTOR,
                           actor_kind::PREFILL_WORKER, actor_kind::DECODE_WORKER, actor_kind::CACHE_SHARD})

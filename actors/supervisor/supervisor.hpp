@@ -8,7 +8,7 @@
 namespace yolk::actors {
 
 /// find(kind, id): the actor that plays that part now, for tests and tools. stop: ends all children, then
-/// itself.
+/// itself; sent again, without waiting for what runs.
 using find_atom = caf::atom_constant<caf::atom("find")>;
 using stop_atom = caf::atom_constant<caf::atom("stop")>;
 

@@ -31,7 +31,8 @@ class supervisor_state {
   void child_down(const caf::down_msg& down);
   void restart(std::uint16_t kind, std::uint32_t id);
   void tick();
-  /// Lets the gateway finish what runs, for a while; then ends everyone.
+  /// Lets the gateway finish what runs, for a while, then has it tell those who are left; then ends everyone.
+  /// Called again, it goes on to the next of these at once.
   void stop();
   [[nodiscard]] caf::strong_actor_ptr find(std::uint16_t kind, std::uint32_t id) const;
   [[nodiscard]] messages::health_report health() const;
@@ -54,6 +55,7 @@ class supervisor_state {
   void introduce(part which);
   void introduce_all();
   void ask_everyone();
+  void cut_off();
   void end_children();
   void tell_gateway();
   [[nodiscard]] core::incarnation next_incarnation() { return {++last_incarnation_}; }
@@ -67,7 +69,7 @@ class supervisor_state {
   std::uint64_t last_incarnation_;
   std::uint64_t serial_ = 0;
   core::time_point started_;
-  bool stopping_ = false;
+  enum class ending : std::uint8_t { no, draining, cutting_off, ended } ending_ = ending::no;
 };
 
 }  // namespace yolk::actors

@@ -1,4 +1,5 @@
 """The process: its start, its options, its end, and what it leaves behind (nothing)."""
+import json
 import os
 import re
 import signal
@@ -137,6 +138,40 @@ def drains():
         assert idle.closed() and used.closed()
         idle.socket.close()
         used.socket.close()
+
+
+def last_words(server, clients):
+    """What streams get that the end of the server cuts off: an error event, [DONE] and the last chunk."""
+    for client in clients:
+        events = list(client.events())  # fails without the last chunk
+        assert events[-1] == "[DONE]", events[-1]
+        error = json.loads(events[-2])["error"]
+        assert error["code"] == "shutting_down" and error["type"] == "service_unavailable", error
+        assert client.closed()
+        client.socket.close()
+    assert server.process.wait(DEADLINE) == 0, server.output()
+
+
+@test
+def cut_off():
+    """when the drain is over, streams end with an error event, and who has nothing yet gets a 503"""
+    for drain, signals in (("0", 1), ("100", 2)):
+        with Server("--drain-seconds", drain, "--max-running", "2") as server:
+            streams = [server.connect() for _ in range(2)]
+            for stream in streams:
+                stream.send("POST", COMPLETIONS, {**LONG, "n": 16})
+            until(lambda: server.metrics()["yolk_generation_tokens_total"] > 0, "tokens come")
+            queued = server.connect()
+            queued.send("POST", COMPLETIONS, {**LONG, "stream": False})
+            until(lambda: server.metrics()["yolk_requests_waiting"] == 1, "one waits")
+            for _ in range(signals):
+                server.process.send_signal(signal.SIGTERM)
+                until(lambda: "stopping" in server.output(), "the first signal is taken")
+            answer = queued.answer()
+            assert answer.status == 503 and answer.error()["code"] == "shutting_down", answer
+            assert "retry-after" in answer.headers and answer.headers["connection"] == "close", answer.headers
+            last_words(server, streams)
+            queued.socket.close()
 
 
 @test

@@ -368,4 +368,11 @@ void gateway_fixture::wait_drained() {
                [&](const caf::error& error) { throw std::runtime_error(parts_->system.render(error)); });
 }
 
+void gateway_fixture::shut_down() {
+  caf::scoped_actor self(parts_->system);
+  self->request(parts_->gateway.broker, patience, actors::gateway_shutdown_atom::value)
+      .receive([] {},
+               [&](const caf::error& error) { throw std::runtime_error(parts_->system.render(error)); });
+}
+
 }  // namespace yolk::tests

@@ -101,6 +101,8 @@ class gateway_fixture {
   std::uint32_t running();
   void start_draining();
   void wait_drained();
+  /// Ends what still runs; returns when all of it was told.
+  void shut_down();
 
  private:
   struct parts;

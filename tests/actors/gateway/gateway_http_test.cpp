@@ -466,6 +466,31 @@ TEST_CASE("draining finishes what runs, takes nothing new, and says when it is d
   CHECK_THROWS(come_late());
 }
 
+TEST_CASE("at the end of the drain a stream ends with an error event, and who has nothing yet gets a 503") {
+  gateway_fixture gateway;
+  gateway_client streaming(gateway.port());
+  streaming.post(completions_path, R"({"prompt":"x","stream":true})");
+  const seen_request streamed = gateway.next_request(peer::admission);
+  gateway.send_tokens(streamed, {.tokens = ids_of("abc")});
+  streaming.read_until("abc");
+  gateway_client waiting(gateway.port());
+  waiting.post(completions_path, R"({"prompt":"y"})");
+  const seen_request waited = gateway.next_request(peer::admission);
+  gateway.start_draining();
+  CHECK(gateway.running() == 2);
+  gateway.shut_down();
+  const std::string body = streaming.answer().body;  // to the last chunk
+  CHECK(contains(body, "abc"));
+  CHECK(contains(body, "shutting_down"));
+  CHECK(contains(body, "[DONE]"));
+  CHECK(streaming.closed_by_server());
+  const auto refused = waiting.answer();
+  CHECK(refused.status == 503);
+  CHECK(contains(refused.body, "shutting_down"));
+  CHECK(waiting.closed_by_server());
+  for (int i = 0; i < 2; ++i) CHECK(gateway.next_end(peer::admission).cancel);
+}
+
 TEST_CASE("a port that is taken is an error that says so") {
   gateway_fixture gateway;
   gateway_fixture_options options;
