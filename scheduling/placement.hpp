@@ -66,6 +66,7 @@ struct placement_request {
   /// (reads_prefix()).
   std::span<const std::uint64_t> prefix_ids;
   std::uint32_t block_tokens = 16;
+  bool may_hold = true;  ///< false: a worker is to be named now, however long its queue
 };
 
 struct placement {
@@ -91,8 +92,8 @@ class placement_policy {
   placement_policy& operator=(const placement_policy&) = delete;
 
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// Nothing when there is no prefill or no decode worker; else also when the policy would rather see a
-  /// worker nearer to the end of its queue first: ask again when a prefill has ended.
+  /// Nothing when there is no prefill or no decode worker; also when the policy would rather hold the prompt
+  /// until a worker is nearer to the end of its queue: ask again when a prefill has ended.
   virtual std::optional<placement> place(const placement_request& request, const cluster_view& view) = 0;
   /// Whether the request's prefix_ids matter to it.
   [[nodiscard]] virtual bool reads_prefix() const { return false; }
@@ -110,9 +111,17 @@ struct placement_options {
   double rebalance_ratio = 1.5;
   /// Dynamo: 0 takes the least cost, more draws by softmax.
   double temperature = 0.0;
-  /// Yolk: holders of one prefix beyond which a pull is not kept.
-  std::uint32_t max_copies = 4;
+  /// Yolk: while every worker's queue is longer than this, a prompt is held where it can still go anywhere.
+  /// 0: until a worker is idle; infinity: never held.
+  double hold_seconds = 0.25;
+  /// Of those held, the one with the least arrival + weight x prefill goes first: 0 is the order of arrival.
+  double short_first_weight = 1.0;
 };
+
+/// The place of a held prompt in their order: least first. `service_seconds`: its predicted prefill.
+inline double hold_key(double arrival_seconds, double service_seconds, const placement_options& options) {
+  return arrival_seconds + options.short_first_weight * service_seconds;
+}
 
 /// "random", "round_robin", "least_loaded", "longest_prefix", "cache_aware", "mooncake", "preble", "dynamo",
 /// "llm_d", "yolk" (docs/scheduling.md).

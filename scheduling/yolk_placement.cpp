@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <tuple>
 
@@ -10,53 +9,39 @@ namespace yolk::scheduling {
 
 namespace {
 
-/// Least predicted TTFT, where a pull overlaps the queue, plus what the prompt costs others: its compute
-/// delays whoever comes while the workers are busy. Of a work of c seconds, each of those who arrive on the
-/// same worker until its queue is empty waits c longer; how many they are follows from the rate of arrivals.
+/// Least predicted TTFT, the pull being made while the queue is worked off; of workers that are equally soon,
+/// the one with the least to compute. A prompt is bound as late as can be: while all queues are longer than
+/// hold_seconds it waits where every worker that becomes idle can take it, and short prompts go first
+/// (hold_key). That is P/D-Serve's aim (arXiv 2408.08147) without its probes: a worker announces that it is
+/// idle by the end of its prefill.
 class yolk_placement final : public placement_policy {
  public:
-  explicit yolk_placement(const placement_options&) {}
+  explicit yolk_placement(const placement_options& options) : hold_seconds_(options.hold_seconds) {}
   [[nodiscard]] std::string_view name() const override { return "yolk"; }
 
   std::optional<placement> place(const placement_request& request, const cluster_view& view) override {
     if (!can_place(view)) return std::nullopt;
-    observe_arrival(request.now_seconds);
+    const auto has_time = [this](const prefill_candidate& candidate) {
+      return candidate.queue_seconds <= hold_seconds_;
+    };
+    if (request.may_hold && std::ranges::none_of(view.prefill, has_time)) return std::nullopt;
     const remote_holders remote(view);
-    const double rate = arrivals_per_second_ / static_cast<double>(view.prefill.size());
     const prefill_candidate* chosen = nullptr;
     prefill_plan chosen_plan;
-    double chosen_cost = std::numeric_limits<double>::infinity();
+    std::tuple<double, double, core::worker_id> chosen_rank;
     for (const prefill_candidate& candidate : view.prefill) {
       const prefill_plan plan = plan_cheapest(request.prompt_tokens, candidate, view, remote);
-      const double ttft = overlapped_ttft_seconds(candidate, plan);
-      const double cost = ttft + rate * ttft * plan.compute_seconds;
-      if (chosen != nullptr && std::tuple(chosen_cost, chosen->worker) <= std::tuple(cost, candidate.worker))
-        continue;
+      const std::tuple rank(overlapped_ttft_seconds(candidate, plan), plan.compute_seconds, candidate.worker);
+      if (chosen != nullptr && chosen_rank <= rank) continue;
       chosen = &candidate;
       chosen_plan = plan;
-      chosen_cost = cost;
+      chosen_rank = rank;
     }
     return placement_of(request, view, *chosen, chosen_plan);
   }
 
  private:
-  /// Weighted over about so many seconds of the past.
-  static constexpr double memory_seconds = 60.0;
-
-  void observe_arrival(double now_seconds) {
-    if (!began_) began_ = last_ = now_seconds;
-    // Arrivals within the memory, counted with a weight that fades; early on, over the time there was.
-    const double gap = std::max(0.0, now_seconds - last_);
-    last_ = std::max(last_, now_seconds);
-    weight_ = weight_ * std::exp(-gap / memory_seconds) + 1.0;
-    const double seen = memory_seconds * (1.0 - std::exp(-(last_ - *began_) / memory_seconds));
-    arrivals_per_second_ = seen > 1.0 ? weight_ / seen : 0.0;
-  }
-
-  std::optional<double> began_;
-  double last_ = 0.0;
-  double weight_ = 0.0;
-  double arrivals_per_second_ = 0.0;
+  double hold_seconds_;
 };
 
 }  // namespace

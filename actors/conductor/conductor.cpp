@@ -78,29 +78,30 @@ void conductor_state::place(const messages::generate_request& request,
   leg.token_count = static_cast<std::uint32_t>(given->getTokens().size() / sizeof(core::token_id));
   leg.choice_count = given->getChoiceCount();
   leg.wait_end = environment_.clock->now() + options_.max_wait;
+  leg.arrived_seconds = leg.wait_key = now_seconds();
   self_->monitor(session);
   const auto [found, fresh] = legs_.emplace(leg.header.leg, std::move(leg));
   if (!fresh) return;
-  const auto tried = try_place(found->second);
+  place_waiting();  // those before it first
+  auto tried = try_place(found->second);
+  const bool full = waiting_.size() >= options_.max_waiting;
+  if (tried == attempt::held && full) tried = start(found->second, *choose(found->second, false));
   if (tried == attempt::placed) return;
-  if (tried == attempt::refused) {
-    legs_.erase(found);
+  if (tried != attempt::refused && !full) {
+    waiting_.emplace(found->second.wait_key, found->first);
     return;
   }
-  if (waiting_.size() >= options_.max_waiting) {
+  if (tried == attempt::no_worker)
     self_->send(session, make_leg_failed(found->second.header, environment_.incarnation, reason::UNAVAILABLE,
                                          "no worker is there, and too many requests wait for one"));
-    legs_.erase(found);
-    return;
-  }
-  waiting_.push_back(found->first);
+  legs_.erase(found);
 }
 
 double conductor_state::now_seconds() const {
   return std::chrono::duration<double>(environment_.clock->now().time_since_epoch()).count();
 }
 
-std::optional<scheduling::placement> conductor_state::choose(placed_leg& leg) {
+std::optional<scheduling::placement> conductor_state::choose(placed_leg& leg, bool may_hold) {
   const auto request = leg.request.read();
   const auto tokens = numbers_of<core::token_id>(request->getTokens());
   const auto keys = kvcache::keys_of(key_of(request->getRoot()), tokens, options_.block_tokens);
@@ -133,7 +134,8 @@ std::optional<scheduling::placement> conductor_state::choose(placed_leg& leg) {
                       .choice_count = leg.choice_count,
                       .now_seconds = now,
                       .prefix_ids = prefix_ids,
-                      .block_tokens = options_.block_tokens},
+                      .block_tokens = options_.block_tokens,
+                      .may_hold = may_hold},
                      {.prefill = prefill, .holders = holders, .decode = decode, .latency = &latency_});
   if (chosen)
     leg.shard = chosen->source ? shards_.at(*chosen->source).handle : keeper_of(keys, chosen->prefill);
@@ -160,33 +162,59 @@ void conductor_state::refuse(const placed_leg& leg, const scheduling::slo_decisi
                                            decision.retry_after_seconds));
 }
 
-conductor_state::attempt conductor_state::try_place(placed_leg& leg) {
-  const auto chosen = choose(leg);
-  if (!chosen) return attempt::no_worker;
-  const auto slo_view = slo_view_of(leg, *chosen);
-  // What was resumed has been computed for already: it is not refused.
-  if (leg.header.attempt == 0) {
-    if (const auto decision = scheduling::judge_arrival(rule_, slo_view); !decision.admitted()) {
-      refuse(leg, decision);
-      return attempt::refused;
-    }
+bool conductor_state::admit(const placed_leg& leg, const scheduling::placement& where) {
+  // What was resumed has been computed for already, and what was held was admitted.
+  if (leg.header.attempt > 0 || leg.held) return true;
+  const auto decision = scheduling::judge_arrival(rule_, slo_view_of(leg, where));
+  if (!decision.admitted()) refuse(leg, decision);
+  return decision.admitted();
+}
+
+double conductor_state::held_seconds_before(double key) const {
+  double sum = 0.0;
+  for (const auto& [other, id] : waiting_) {
+    if (other > key) break;
+    if (const auto found = legs_.find(id); found != legs_.end()) sum += found->second.service_seconds;
   }
-  auto& at = prefill_.at(chosen->prefill);
-  auto& then = decode_.at(chosen->decode);
-  leg.prefill = chosen->prefill;
-  leg.decode = chosen->decode;
+  return sum;
+}
+
+conductor_state::attempt conductor_state::hold(placed_leg& leg) {
+  if (leg.held) return attempt::held;
+  auto where = choose(leg, false);
+  if (!where) return attempt::no_worker;
+  leg.service_seconds = where->service_seconds;
+  leg.wait_key =
+      scheduling::hold_key(leg.arrived_seconds, where->service_seconds, options_.placement_options);
+  where->predicted_ttft_seconds += held_seconds_before(leg.wait_key) / static_cast<double>(prefill_.size());
+  if (!admit(leg, *where)) return attempt::refused;
+  leg.held = true;
+  return attempt::held;
+}
+
+conductor_state::attempt conductor_state::try_place(placed_leg& leg) {
+  const auto chosen = choose(leg, true);
+  if (!chosen) return prefill_.empty() || decode_.empty() ? attempt::no_worker : hold(leg);
+  return admit(leg, *chosen) ? start(leg, *chosen) : attempt::refused;
+}
+
+conductor_state::attempt conductor_state::start(placed_leg& leg, const scheduling::placement& chosen) {
+  auto& at = prefill_.at(chosen.prefill);
+  auto& then = decode_.at(chosen.decode);
+  leg.prefill = chosen.prefill;
+  leg.decode = chosen.decode;
   leg.phase = placed_phase::prefilling;
-  leg.uncached_tokens = leg.token_count - chosen->reused_tokens;
-  at.queue.placed(leg.header.leg, chosen->service_seconds, now_seconds());
+  leg.uncached_tokens = leg.token_count - chosen.reused_tokens;
+  at.queue.placed(leg.header.leg, chosen.service_seconds, now_seconds());
   at.placed_tokens += leg.uncached_tokens;
   then.placed_tokens += leg.token_count;
   then.placed_sequences += leg.choice_count;
   ++placements_;
-  forecast_.placed(leg.header.leg, leg.decode, slo_view.share,
-                   slo_view.now_seconds + chosen->predicted_ttft_seconds);
+  forecast_.placed(leg.header.leg, leg.decode, slo_view_of(leg, chosen).share,
+                   now_seconds() + chosen.predicted_ttft_seconds);
   const auto order = messages::prefill_order::build([&](schema::PrefillOrder::Builder builder) {
     write(builder.initHeader(), leg.header, environment_.incarnation);
-    builder.setPoolCachedTokens(chosen->source_tokens);
+    builder.setPoolCachedTokens(chosen.source_tokens);
   });
   self_->send(at.handle, order, leg.request, leg.session, then.handle, leg.shard);
   return attempt::placed;
@@ -211,22 +239,27 @@ messages::cache_shard_actor conductor_state::keeper_of(std::span<const kvcache::
 
 void conductor_state::place_waiting() {
   const auto now = environment_.clock->now();
-  std::deque<std::uint64_t> still;
-  for (const auto id : waiting_) {
-    const auto found = legs_.find(id);
-    if (found == legs_.end()) continue;
-    const auto tried = try_place(found->second);
-    if (tried == attempt::refused) legs_.erase(found);
-    if (tried != attempt::no_worker) continue;
-    if (now < found->second.wait_end) {
-      still.push_back(id);
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    const auto found = legs_.find(next->second);
+    auto& leg = found->second;
+    const auto tried = try_place(leg);
+    if (tried == attempt::held) {
+      // It may be new among those that are held, at another place.
+      waiting_.erase(next);
+      waiting_.emplace(leg.wait_key, leg.header.leg);
+      return;  // what holds the first holds them all
+    }
+    if (tried == attempt::no_worker && std::exchange(leg.held, false)) leg.wait_end = now + options_.max_wait;
+    if (tried == attempt::no_worker && now < leg.wait_end) {
+      ++next;
       continue;
     }
-    self_->send(found->second.session, make_leg_failed(found->second.header, environment_.incarnation,
-                                                       reason::UNAVAILABLE, "no worker came back in time"));
-    legs_.erase(found);
+    if (tried == attempt::no_worker)
+      self_->send(leg.session, make_leg_failed(leg.header, environment_.incarnation, reason::UNAVAILABLE,
+                                               "no worker came back in time"));
+    if (tried != attempt::placed) legs_.erase(found);
+    next = waiting_.erase(next);
   }
-  waiting_ = std::move(still);
 }
 
 void conductor_state::uncount_prefill(placed_leg& leg) {
@@ -239,7 +272,10 @@ void conductor_state::uncount_prefill(placed_leg& leg) {
 }
 
 void conductor_state::uncount_decode(const placed_leg& leg) {
-  if (leg.phase == placed_phase::waiting) return;
+  if (leg.phase == placed_phase::waiting) {
+    waiting_.erase({leg.wait_key, leg.header.leg});
+    return;
+  }
   forecast_.ended(leg.header.leg, now_seconds());
   const auto found = decode_.find(leg.decode);
   if (found == decode_.end()) return;
@@ -268,9 +304,11 @@ void conductor_state::leg_ended(const messages::leg_ended& ended) {
   }
   if (ended.read()->getCancel() && found->second.phase != placed_phase::waiting)
     tell_workers_to_cancel(found->second);
+  const bool frees_prefill = found->second.phase == placed_phase::prefilling;
   uncount_decode(found->second);
   uncount_prefill(found->second);
   legs_.erase(found);
+  if (frees_prefill) place_waiting();
 }
 
 void conductor_state::prefill_ended(const messages::prefill_ended& ended) {
@@ -285,11 +323,15 @@ void conductor_state::prefill_ended(const messages::prefill_ended& ended) {
   auto& leg = found->second;
   uncount_prefill(leg);
   const auto decision = scheduling::judge_after_prefill(rule_, slo_view_of(leg, {.decode = leg.decode}));
-  if (leg.header.attempt > 0 || decision.admitted()) return forecast_.decoding(leg.header.leg, now_seconds());
-  tell_workers_to_cancel(leg);
-  refuse(leg, decision);
-  uncount_decode(leg);
-  legs_.erase(found);
+  if (leg.header.attempt > 0 || decision.admitted()) {
+    forecast_.decoding(leg.header.leg, now_seconds());
+  } else {
+    tell_workers_to_cancel(leg);
+    refuse(leg, decision);
+    uncount_decode(leg);
+    legs_.erase(found);
+  }
+  place_waiting();
 }
 
 void conductor_state::load_changed(const messages::worker_load& load) {

@@ -2,9 +2,9 @@
 
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
-#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -33,7 +33,11 @@ struct placed_leg {
   core::worker_id prefill;
   core::worker_id decode;
   std::uint32_t uncached_tokens = 0;  ///< counted into the prefill worker's queue until PrefillEnded
-  core::time_point wait_end{};
+  core::time_point wait_end{};        ///< without any worker
+  double arrived_seconds = 0.0;
+  double wait_key = 0.0;         ///< its place among those that wait
+  double service_seconds = 0.0;  ///< predicted prefill, while it is held
+  bool held = false;             ///< all workers were busy; it is admitted
 };
 
 /// Owns the view of the cluster. Lives in the actor, used by its handlers alone.
@@ -72,11 +76,18 @@ class conductor_state {
   decode_map& workers_of(const messages::decode_worker_actor&) { return decode_; }
   shard_map& workers_of(const messages::cache_shard_actor&) { return shards_; }
 
-  /// refused: the session was told, the leg is to be forgotten.
-  enum class attempt : std::uint8_t { placed, no_worker, refused };
+  /// held: every worker is busy, the first that is not gets it. refused: the session was told, the leg is to
+  /// be forgotten.
+  enum class attempt : std::uint8_t { placed, held, no_worker, refused };
   [[nodiscard]] attempt try_place(placed_leg& leg);
+  attempt start(placed_leg& leg, const scheduling::placement& chosen);
   /// Sets the leg's shard, too.
-  [[nodiscard]] std::optional<scheduling::placement> choose(placed_leg& leg);
+  [[nodiscard]] std::optional<scheduling::placement> choose(placed_leg& leg, bool may_hold);
+  [[nodiscard]] attempt hold(placed_leg& leg);
+  /// False: the session was told that the leg is refused.
+  [[nodiscard]] bool admit(const placed_leg& leg, const scheduling::placement& where);
+  /// Predicted, of those that would go before a leg with this key.
+  [[nodiscard]] double held_seconds_before(double key) const;
   [[nodiscard]] scheduling::slo_view slo_view_of(const placed_leg& leg,
                                                  const scheduling::placement& where) const;
   void refuse(const placed_leg& leg, const scheduling::slo_decision& decision);
@@ -87,6 +98,7 @@ class conductor_state {
                                                       core::worker_id prefill) const;
   void place_waiting();
   void uncount_prefill(placed_leg& leg);
+  /// Also takes it from those that wait.
   void uncount_decode(const placed_leg& leg);
   void tell_workers_to_cancel(const placed_leg& leg);
   void fail_legs_of(core::worker_id lost, bool was_prefill);
@@ -106,7 +118,7 @@ class conductor_state {
   scheduling::admission_rule rule_;
   scheduling::decode_forecast forecast_;
   std::unordered_map<std::uint64_t, placed_leg> legs_;
-  std::deque<std::uint64_t> waiting_;
+  std::set<std::pair<double, std::uint64_t>> waiting_;  ///< legs by wait_key
   std::uint64_t placements_ = 0;
 };
 

@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <vector>
 
-#include "bench/scheduling/trace.hpp"
 #include "kvcache/eviction_order.hpp"
+#include "tests/scheduling/trace.hpp"
 
 using namespace yolk;
 
 int main(int argc, char** argv) {
-  const auto requests = argc > 1 ? bench::read_trace(argv[1]) : bench::made_trace(1, 400);
+  const auto requests = argc > 1 ? tests::read_trace(argv[1]) : tests::made_trace(1, 400);
   std::vector<kvcache::traced_prompt> prompts;
   for (const auto& request : requests) prompts.push_back(request.block_ids);
   const std::size_t capacities[] = {1000, 10'000, 30'000, 50'000, 100'000, 0};

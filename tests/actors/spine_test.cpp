@@ -211,6 +211,38 @@ TEST_CASE("every placement policy gives every request its own tokens") {
   }
 }
 
+TEST_CASE(
+    "requests that are held while all workers are busy all get their tokens, also when one is cancelled") {
+  actors::conductor_options conductor;
+  conductor.placement_options.hold_seconds = 0.0;  // until a worker is idle
+  toy_cluster cluster(with(conductor));
+  std::vector<toy_cluster::running> all;
+  for (std::uint64_t i = 0; i < 16; ++i)
+    all.push_back(cluster.begin({.prompt = prompt_of(200 + i, 8 + 8 * (i % 4))}));
+  cluster.cancel(all[7]);
+  cluster.cancel(all[15]);
+  for (std::uint64_t i = 0; i < all.size(); ++i) {
+    const auto outcome = cluster.await(all[i]);
+    if (i % 8 != 7) CHECK(outcome.tokens[0] == toy_generate(prompt_of(200 + i, 8 + 8 * (i % 4)), 8));
+  }
+  CHECK(cluster.settle() == "");
+}
+
+TEST_CASE("requests that are held go on when their workers die and come back") {
+  actors::conductor_options conductor;
+  conductor.placement_options.hold_seconds = 0.0;
+  toy_cluster cluster(with(conductor));
+  std::vector<toy_cluster::running> all;
+  for (std::uint64_t i = 0; i < 12; ++i) all.push_back(cluster.begin({.prompt = prompt_of(300 + i, 40)}));
+  for (const std::uint32_t index : {0u, 1u}) {
+    cluster.kill_prefill(index);
+    cluster.start_prefill(index);
+  }
+  for (std::uint64_t i = 0; i < all.size(); ++i)
+    CHECK(cluster.await(all[i]).tokens[0] == toy_generate(prompt_of(300 + i, 40), 8));
+  CHECK(cluster.settle() == "");
+}
+
 TEST_CASE("a request that is refused for its targets, before or after its prefill, leaves nothing behind") {
   for (const auto* rule : {"baseline", "early", "predicted", "per_worker"}) {
     CAPTURE(rule);

@@ -51,7 +51,7 @@ std::unique_ptr<placement_policy> policy(std::string_view name, const placement_
 }
 
 placement placed(std::string_view name, std::uint32_t prompt_tokens, const cluster& cluster) {
-  const auto made = policy(name)->place({.prompt_tokens = prompt_tokens}, cluster.view());
+  const auto made = policy(name)->place({.prompt_tokens = prompt_tokens, .may_hold = false}, cluster.view());
   REQUIRE(made);
   return *made;
 }
@@ -231,7 +231,8 @@ TEST_CASE("every choice is one of the candidates, and the order of the list does
       const placement_request request{.number = static_cast<std::uint64_t>(round),
                                       .prompt_tokens = 1000,
                                       .now_seconds = 0.1 * round,
-                                      .prefix_ids = {&leaf, 1}};
+                                      .prefix_ids = {&leaf, 1},
+                                      .may_hold = false};
       const auto one = forward->place(request, made.view());
       REQUIRE(one);
       CHECK(std::ranges::count(made.prefill, one->prefill, &prefill_candidate::worker) == 1);
@@ -383,4 +384,20 @@ TEST_CASE("llm-d scores the matched share twice as high as the queue, and spread
   CHECK(policy->place({.prompt_tokens = 10}, cold.view())->prefill == a);
   CHECK(policy->place({.prompt_tokens = 10}, cold.view())->prefill == b);
   CHECK(policy->place({.prompt_tokens = 10}, cold.view())->prefill == a);
+}
+
+TEST_CASE("while all workers have long queues a prompt is held, and goes to the first that has not") {
+  const auto policy = ::policy("yolk", {.hold_seconds = 1.0});
+  cluster two{.prefill = {{.worker = a, .queue_seconds = 1.5}, {.worker = b, .queue_seconds = 1.1}}};
+  CHECK_FALSE(policy->place({.prompt_tokens = 100}, two.view()));
+  CHECK(policy->place({.prompt_tokens = 100, .may_hold = false}, two.view())->prefill == b);
+  two.prefill[1].queue_seconds = 1.0;
+  CHECK(policy->place({.prompt_tokens = 100}, two.view())->prefill == b);
+}
+
+TEST_CASE("short prompts go before long ones that came a little earlier, and not for ever") {
+  const placement_options options{.short_first_weight = 2.0};
+  CHECK(hold_key(1.0, 0.5, options) < hold_key(0.0, 2.0, options));
+  CHECK(hold_key(5.0, 0.5, options) > hold_key(0.0, 2.0, options));
+  CHECK(hold_key(1.0, 0.5, {.short_first_weight = 0.0}) > hold_key(0.0, 2.0, {.short_first_weight = 0.0}));
 }

@@ -1,4 +1,4 @@
-#include "bench/scheduling/trace.hpp"
+#include "tests/scheduling/trace.hpp"
 
 #include <cmath>
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 #include "core/random.hpp"
 
-namespace yolk::bench {
+namespace yolk::tests {
 
 namespace {
 
@@ -68,4 +68,4 @@ std::vector<traced_request> made_trace(std::uint64_t seed, std::uint32_t request
   return made;
 }
 
-}  // namespace yolk::bench
+}  // namespace yolk::tests

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace yolk::bench {
+namespace yolk::tests {
 
 /// One line of a Mooncake trace (JSONL).
 struct traced_request {
@@ -21,4 +21,4 @@ std::vector<traced_request> read_trace(const std::string& path);
 /// A small trace for a run without a file: conversations whose prompts share their first block.
 std::vector<traced_request> made_trace(std::uint64_t seed, std::uint32_t requests);
 
-}  // namespace yolk::bench
+}  // namespace yolk::tests
