@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <caf/all.hpp>
 #include <deque>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -33,7 +34,9 @@ class admission_state {
     if (decision.what == scheduling::admission_decision::outcome::refuse) {
       self_->send(session,
                   make_leg_failed(header, environment_.incarnation, schema::LegFailed::Reason::REFUSED,
-                                  "the server is at its limit of running and waiting requests",
+                                  "The server is at its limit of " + std::to_string(limits_.max_running) +
+                                      " prompts in work and " + std::to_string(limits_.max_waiting) +
+                                      " waiting. Please try again later.",
                                   decision.retry_after_seconds));
       return;
     }

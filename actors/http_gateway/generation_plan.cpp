@@ -97,6 +97,13 @@ std::optional<http::api_error> check_request(const session_context& context,
         .message = "The model '" + request.model + "' does not exist; this server has '" + model.name + "'.",
         .param = "model",
         .code = "model_not_found"};
+  // Each prompt takes a place of its own in admission's queue: a batch that is larger than that never fits.
+  const std::uint32_t places = context.options.max_prompts_at_once;
+  if (places > 0 && request.prompts.size() > places)
+    return bad_request("'prompt' has " + std::to_string(request.prompts.size()) +
+                           " prompts; this server takes at most " + std::to_string(places) +
+                           " at once (in work and waiting together). Please send fewer in one request.",
+                       "prompt");
   const std::uint32_t vocabulary = vocabulary_of(model);
   std::vector<core::token_id> biased;
   for (const auto& [token, bias] : request.sampling.logit_bias) biased.push_back(token);

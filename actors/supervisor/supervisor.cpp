@@ -139,6 +139,7 @@ std::optional<std::string> supervisor_state::start(part which) {
       if (port_ != 0) gateway.port = port_;  // a restarted gateway is where it was
       gateway.max_context_tokens = factory_->max_context_tokens();
       gateway.block_tokens = options.block_tokens;
+      gateway.max_prompts_at_once = options.admission.max_running + options.admission.max_waiting;
       gateway.numerics = factory_->numerics();
       gateway.device = factory_->device();
       auto started =

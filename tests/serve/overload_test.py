@@ -19,6 +19,7 @@ def bounded():
         answer = server.ask("POST", COMPLETIONS, SHORT)
         assert answer.status == 429, answer
         assert int(answer.headers["retry-after"]) >= 1, answer.headers
+        assert "limit of 1 prompts in work and 2 waiting" in answer.error()["message"], answer
         assert answer.error()["type"] and server.ask("GET", "/health").status == 200
         streamed = server.ask("POST", COMPLETIONS, {**SHORT, "stream": True})
         assert streamed.status == 429, "a refused stream has a proper status, too"
@@ -69,10 +70,12 @@ def storm():
 
 @test
 def larger_than_places():
-    """a request of more prompts than there are places is answered, or refused whole"""
+    """a request of more prompts than there are places at all is a 400 that names both: it would be refused for ever"""
     with Server("--max-running", "2", "--max-waiting", "3") as server:
-        answer = server.ask("POST", COMPLETIONS, {**SHORT, "prompt": ["Once"] * 40})
-        assert answer.status == 429, answer
+        for count in (6, 40):
+            answer = server.ask("POST", COMPLETIONS, {**SHORT, "prompt": ["Once"] * count})
+            assert answer.status == 400 and answer.error()["param"] == "prompt", answer
+            assert f"{count} prompts" in answer.error()["message"] and "at most 5" in answer.error()["message"], answer
         server.until_idle()
         answer = server.ask("POST", COMPLETIONS, {**SHORT, "prompt": ["Once"] * 5})
         assert answer.status == 200 and len(answer.json()["choices"]) == 5, answer
