@@ -141,7 +141,9 @@ void declare_serve(CLI::App& serve_app, serve_options& options) {
   serve->add_option("--device", options.device, "Where kernels run")
       ->check(CLI::IsMember({"host", "cuda"}))
       ->capture_default_str();
-  serve->add_option("--threads", options.threads, "Threads of the host device; 0 = one a core")
+  serve
+      ->add_option("--threads", options.threads,
+                   "Threads of the host device; 0 = as many as the process may use")
       ->capture_default_str();
   serve->add_option("--prefill-workers", node.prefill_workers, "Actors that compute prompts")
       ->check(CLI::Range(1, 64))

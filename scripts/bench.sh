@@ -4,7 +4,7 @@
 # The peer is any llama-server (llama.cpp); Debian's unstable distribution has one in llama.cpp-tools. It may be a
 # command: --peer "nice llama-server". Without it Yolk's figures and its shares of the machine's limits are shown alone.
 # --quick takes a tiny model and a few seconds. docs/performance.md says what each figure means and what it should
-# be. Takes some 8 minutes with a peer.
+# be. Takes some 10 minutes with a peer, 3 without.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/build.sh release yolk host_kernels_bench

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Exactly what CI runs, and the style beside it: format, layers, sizes, tidy, build, tests.
+# Style, then what CI runs (scripts/test.sh): format, layers, sizes, tidy, build, tests.
 #   scripts/check.sh          everything
 #   scripts/check.sh --quick  without tidy, build and tests
 set -euo pipefail
