@@ -71,3 +71,48 @@ struct HealthReport {
   reason @1 :Text;               # why not
   cluster @2 :ClusterStatus;
 }
+
+struct ModelIdentity {
+  # What must be equal on all nodes for their KV and tokens to be interchangeable.
+  fingerprint @0 :Text;          # of configuration, tokenizer and weights
+  numerics @1 :Text;             # gpu::platform::numerics()
+  formatVersion @2 :UInt32;      # of stored blocks
+  blockTokens @3 :UInt32;
+}
+
+struct NodeHello {
+  # Node -> head (the node with the conductor), beside the node's own handle; again after every loss of the head.
+  protocol @0 :UInt32;           # version of these messages
+  incarnation @1 :UInt64;        # of the node's supervisor
+  name @2 :Text;                 # for people
+  roles @3 :UInt32;              # actors::node_roles
+  number @4 :UInt32;             # the one it had; 0 = none yet
+  model @5 :ModelIdentity;
+  address @6 :NodeAddress;       # where its door is
+}
+
+struct NodeAddress {
+  number @0 :UInt32;             # 0 = the head
+  host @1 :Text;
+  port @2 :UInt16;
+}
+
+struct NodeWelcome {
+  # Head -> node.
+  accepted @0 :Bool;
+  reason @1 :Text;               # why not
+  final @2 :Bool;                # with a refusal: asking again is of no use
+  number @3 :UInt32;             # unique in the cluster; names the node's workers
+}
+
+struct ClusterPeers {
+  # Head -> every node at every change, beside the handles of conductor and admission controller.
+  serial @0 :UInt64;
+  nodes @1 :List(NodeAddress);   # all but the head
+}
+
+struct NodeReport {
+  # Node -> head, as often as it asks its actors.
+  number @0 :UInt32;
+  health @1 :HealthReport;
+}

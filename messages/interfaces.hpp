@@ -39,6 +39,10 @@ using cluster_status = message<schema::ClusterStatus>;
 using actor_joined = message<schema::ActorJoined>;
 using peers_changed = message<schema::PeersChanged>;
 using health_report = message<schema::HealthReport>;
+using node_hello = message<schema::NodeHello>;
+using node_welcome = message<schema::NodeWelcome>;
+using cluster_peers = message<schema::ClusterPeers>;
+using node_report = message<schema::NodeReport>;
 using http_request = message<schema::HttpRequest>;
 using http_output = message<schema::HttpOutput>;
 using http_gone = message<schema::HttpGone>;
@@ -84,6 +88,16 @@ using conductor_actor =
 using admission_controller_actor =
     status_source::extend<caf::reacts_to<generate_request, session_actor>, caf::reacts_to<leg_ended>,
                           caf::reacts_to<peers_changed, conductor_actor>>;
+
+/// A node, as the head of its cluster knows it.
+using node_member_actor =
+    caf::typed_actor<caf::reacts_to<cluster_peers, conductor_actor, admission_controller_actor>,
+                     caf::reacts_to<health_report>>;
+
+/// What a node shows at its door. The head answers hellos; others refuse them.
+using node_door_actor =
+    caf::typed_actor<caf::replies_to<node_hello, node_member_actor>::with<node_welcome>,
+                     caf::reacts_to<node_report>, caf::replies_to<status_request>::with<health_report>>;
 
 // The gateway is a CAF broker, dynamically typed. It understands:
 //   (peers_changed, admission_controller_actor, conductor_actor)   from the supervisor, at every change
