@@ -4,6 +4,7 @@
 
 #include "cli/chat_command.hpp"
 #include "cli/inspect.hpp"
+#include "cli/node.hpp"
 #include "cli/replay.hpp"
 #include "cli/serve.hpp"
 #include "cli/version.hpp"
@@ -12,6 +13,7 @@
 namespace {
 
 constexpr const char* what_serve_does = "Serve a model over an OpenAI-compatible HTTP API";
+constexpr const char* what_node_does = "Run a node of a cluster, with some of the roles of a server";
 
 /// `yolk serve …`: argv[0] is "serve".
 int serve(int argc, char** argv) {
@@ -19,7 +21,16 @@ int serve(int argc, char** argv) {
   yolk::cli::serve_options options;
   yolk::cli::declare_serve(app, options);
   CLI11_PARSE(app, argc, argv);
-  return yolk::cli::run_serve(options);
+  return yolk::cli::run_service(options, "serve");
+}
+
+/// `yolk node …`, likewise.
+int node(int argc, char** argv) {
+  CLI::App app{what_node_does, "yolk node"};
+  yolk::cli::node_command_options options;
+  yolk::cli::declare_node(app, options);
+  CLI11_PARSE(app, argc, argv);
+  return yolk::cli::run_node(options);
 }
 
 }  // namespace
@@ -27,12 +38,14 @@ int serve(int argc, char** argv) {
 int main(int argc, char** argv) {
   yolk::transport::prepare_process();
   if (argc > 1 && std::string_view(argv[1]) == "serve") return serve(argc - 1, argv + 1);
+  if (argc > 1 && std::string_view(argv[1]) == "node") return node(argc - 1, argv + 1);
   CLI::App app{"yolk serves large language models with the KV cache at its centre."};
   app.set_version_flag("--version", std::string("yolk ") + yolk::cli::version());
   app.require_subcommand(1);
   app.fallthrough(false);
 
   app.add_subcommand("serve", what_serve_does);  // for the list of commands; serve() above has its options
+  app.add_subcommand("node", what_node_does);
   yolk::cli::chat_options chat;
   auto* chat_command = yolk::cli::add_chat(app, chat);
   yolk::cli::replay_options replay;

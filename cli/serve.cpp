@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,19 +27,19 @@ namespace yolk::cli {
 
 namespace {
 
-int fail(const std::string& message) {
-  std::fprintf(stderr, "yolk serve: %s\n", message.c_str());
-  return 1;
+constexpr long progress_interval_nanoseconds = 200'000'000;
+
+std::function<int(const std::string&)> failing(const std::string& command) {
+  return [command](const std::string& message) {
+    std::fprintf(stderr, "yolk %s: %s\n", command.c_str(), message.c_str());
+    return 1;
+  };
 }
 
-void print_summary(const serve_options& options, const actors::worker_factory& factory,
-                   const gpu::platform& platform, std::uint16_t port) {
+/// What the node is, before anybody has to wait for it.
+void print_node(const actors::worker_factory& factory, const gpu::platform& platform) {
   const auto& model = *factory.model();
   const auto& node = factory.options();
-  const auto host =
-      options.node.gateway.host == "0.0.0.0" ? std::string("127.0.0.1") : options.node.gateway.host;
-  const auto url = "http://" + host + ":" + std::to_string(port);
-  const auto key = node.gateway.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_KEY'";
   std::printf("yolk %s\n", YOLK_VERSION);
   std::printf("  model    %s (%s, %s parameters, context %u)\n", model.name.c_str(),
               model.config.model_type.c_str(), short_count(model.parameter_count).c_str(),
@@ -49,6 +50,13 @@ void print_summary(const serve_options& options, const actors::worker_factory& f
               short_bytes(model.config.kv_layout(node.block_tokens).token_bytes()).c_str(),
               short_bytes(node.prefill_kv_bytes).c_str(), short_bytes(node.decode_kv_bytes).c_str(),
               short_bytes(node.cache_dram_bytes).c_str());
+}
+
+void print_service(const serve_options& options, std::uint16_t port) {
+  const auto host =
+      options.node.gateway.host == "0.0.0.0" ? std::string("127.0.0.1") : options.node.gateway.host;
+  const auto url = "http://" + host + ":" + std::to_string(port);
+  const auto key = options.node.gateway.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_KEY'";
   std::printf("  serving  %s  (a page to look at; /v1, /metrics, /health)\n\n", url.c_str());
   std::printf(
       "  curl %s/v1/chat/completions%s -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n\n",
@@ -69,10 +77,8 @@ sigset_t block_signals() {
   return signals;
 }
 
-/// Stops the node at the first signal; a second one ends the drain.
-void wait_and_stop(const sigset_t& signals, actors::node& node, unsigned drain_seconds) {
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
+/// Lets running requests end; a second signal cuts that short.
+void stop(const sigset_t& signals, actors::node& node, unsigned drain_seconds) {
   std::printf("yolk: stopping; running requests have %u s (a second signal ends them now)\n", drain_seconds);
   std::fflush(stdout);
   std::atomic<bool> stopped = false;
@@ -95,6 +101,35 @@ std::string pools_too_large(const actors::node_options& node) {
   if (pools <= memory) return {};
   return "--prefill-kv, --decode-kv, --cache-dram: the workers' pools and the cache need " +
          short_bytes(pools) + ", this machine has " + short_bytes(memory);
+}
+
+/// Tells how the node gets on, until a signal comes or the cluster refuses it. The exit code.
+int attend(const actors::node& node, const serve_options& options, const sigset_t& signals,
+           const std::function<int(const std::string&)>& fail) {
+  bool running = false;
+  std::string told;
+  for (;;) {
+    const auto now = node.progress();
+    if (now.state == actors::node_state::refused) return fail("refused by the cluster: " + now.text);
+    if (now.state == actors::node_state::running && !running) {
+      running = true;
+      if (now.port != 0)
+        print_service(options, now.port);
+      else
+        std::printf("  running\n\n");
+    } else if (!running && now.text != told) {
+      told = now.text;
+      std::printf("  joining  %s\n", told.c_str());
+    }
+    std::fflush(stdout);
+    if (running) {
+      int signal_number = 0;
+      sigwait(&signals, &signal_number);
+      return 0;
+    }
+    const timespec interval{0, progress_interval_nanoseconds};
+    if (sigtimedwait(&signals, nullptr, &interval) > 0) return 0;
+  }
 }
 
 /// A connection is a descriptor; the soft limit of many systems is 1,024.
@@ -127,10 +162,14 @@ void declare_scheduling(CLI::App& serve_app, actors::conductor_options& conducto
 
 }  // namespace
 
-void declare_serve(CLI::App& serve_app, serve_options& options) {
-  auto* serve = &serve_app;
+void declare_serve(CLI::App& serve, serve_options& options) {
+  add_option_file(serve, "serve");
+  declare_service(serve, options);
+}
+
+void declare_service(CLI::App& command, serve_options& options) {
+  auto* serve = &command;
   auto& node = options.node;
-  add_option_file(*serve, "serve");
   serve->add_option("--host", node.gateway.host, "Address to listen on")->capture_default_str();
   serve->add_option("--port", node.gateway.port, "Port to listen on; 0 = any free one")
       ->capture_default_str();
@@ -169,7 +208,7 @@ void declare_serve(CLI::App& serve_app, serve_options& options) {
                    "How long, in decode steps, a prefill may hold the cores between two decode steps")
       ->check(CLI::Range(0.1, 100.0))
       ->capture_default_str();
-  declare_scheduling(serve_app, node.conductor);
+  declare_scheduling(command, node.conductor);
   serve->add_option("--max-running", node.admission.max_running, "Requests in work at once")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
@@ -187,7 +226,8 @@ void declare_serve(CLI::App& serve_app, serve_options& options) {
                     "Origin whose pages may call from a browser; * = all (default: none)");
 }
 
-int run_serve(const serve_options& given) {
+int run_service(const serve_options& given, const std::string& command) {
+  const auto fail = failing(command);
   auto options = given;
   if (options.device == "cuda")
     return fail("--device cuda: this program was built without CUDA; use --device host");
@@ -224,12 +264,18 @@ int run_serve(const serve_options& given) {
     return fail("--prefill-kv, --decode-kv: too small, a pool must hold at least two blocks");
   auto node = actors::node::start(factory);
   if (!node) return fail(node.error().message);
-  print_summary(options, *factory, **platform, (*node)->port());
+  print_node(*factory, **platform);
+  if (options.node.cluster.listen)
+    std::printf("  door     %s:%u\n", options.node.cluster.listen->host.c_str(), (*node)->door_port());
   if (factory->max_context_tokens() < model->config.context_length)
-    std::fprintf(stderr, "yolk serve: the KV pools limit the context to %u of %u tokens\n",
+    std::fprintf(stderr, "yolk %s: the KV pools limit the context to %u of %u tokens\n", command.c_str(),
                  factory->max_context_tokens(), model->config.context_length);
 
-  wait_and_stop(signals, **node, options.drain_seconds);
+  if (const int exit_code = attend(**node, options, signals, fail); exit_code != 0) {
+    (*node)->stop();
+    return exit_code;
+  }
+  stop(signals, **node, options.drain_seconds);
   return 0;
 }
 

@@ -25,7 +25,9 @@ struct serve_options {
 /// Declares the options of `yolk serve`, each also settable in the file that --config names. The App must be
 /// a command line of its own: CLI11 reads no file for a subcommand.
 void declare_serve(CLI::App& serve, serve_options& options);
-/// Serves until SIGINT or SIGTERM. The exit code.
-int run_serve(const serve_options& given);
+/// Those that `yolk node` has, too.
+void declare_service(CLI::App& command, serve_options& options);
+/// Runs the node until SIGINT or SIGTERM. `command`: "serve", for its messages. The exit code.
+int run_service(const serve_options& given, const std::string& command);
 
 }  // namespace yolk::cli

@@ -4,7 +4,7 @@ find_package(PkgConfig REQUIRED)
 
 # CAF (messages, actors). Debian's package has no CMake config.
 find_path(CAF_INCLUDE_DIR caf/all.hpp REQUIRED)
-foreach(module core io)
+foreach(module core io openssl)
   find_library(CAF_${module}_LIBRARY caf_${module} REQUIRED)
   add_library(CAF::${module} UNKNOWN IMPORTED GLOBAL)
   set_target_properties(CAF::${module} PROPERTIES
@@ -13,6 +13,10 @@ foreach(module core io)
 endforeach()
 target_link_libraries(CAF::core INTERFACE Threads::Threads)
 target_link_libraries(CAF::io INTERFACE CAF::core)
+
+# OpenSSL (actors): who belongs to a cluster.
+find_package(OpenSSL REQUIRED)
+target_link_libraries(CAF::openssl INTERFACE CAF::io OpenSSL::SSL)
 
 # Cap'n Proto (messages).
 find_package(CapnProto CONFIG REQUIRED)

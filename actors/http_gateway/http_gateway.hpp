@@ -31,6 +31,7 @@ struct gateway_options {
   std::uint32_t max_context_tokens = 0;  ///< 0 = the model's; less where the block pools are smaller
   std::uint32_t block_tokens = 16;
   std::uint32_t max_prompts_at_once = 0;  ///< that admission holds, in work and waiting; 0 = not known
+  std::uint32_t node_number = 0;          ///< in its cluster; below 1024
   std::uint64_t max_input_bytes = std::uint64_t{1}
                                   << 30;  ///< of requests that are read or answered, all together
   std::uint64_t max_unsent_bytes = std::uint64_t{1} << 30;  ///< of answers, to all clients together

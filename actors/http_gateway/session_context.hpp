@@ -29,11 +29,15 @@ struct session_context {
   heavy_lane_actor heavy_lane;
   mutable std::atomic<std::uint64_t> numbers{1};
 
-  /// Unique among all gateways' incarnations: leg ids and request ids come from here.
+  /// Unique among all gateways of a cluster and, but for one case in a million, among the incarnations of
+  /// each: leg ids and request ids come from here. 10 bits of node, 20 of incarnation, 34 of counter.
   [[nodiscard]] std::uint64_t next_number() const {
-    constexpr unsigned counter_bits = 40;
+    constexpr unsigned counter_bits = 34;
+    constexpr unsigned life_bits = 20;
+    constexpr std::uint64_t mixer = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: Fibonacci hashing
     const std::uint64_t counter = numbers.fetch_add(1, std::memory_order_relaxed);
-    return (environment.incarnation.value << counter_bits) |
+    const std::uint64_t life = (environment.incarnation.value * mixer) >> (64 - life_bits);
+    return (std::uint64_t{options.node_number} << (counter_bits + life_bits)) | (life << counter_bits) |
            (counter & ((std::uint64_t{1} << counter_bits) - 1));
   }
 };

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/admission_controller/admission_controller.hpp"
 #include "actors/cache_shard/cache_shard.hpp"
@@ -9,11 +12,26 @@
 #include "actors/decode_worker/decode_worker.hpp"
 #include "actors/http_gateway/http_gateway.hpp"
 #include "actors/prefill_worker/prefill_worker.hpp"
+#include "actors/supervisor/membership.hpp"
 
 namespace yolk::actors {
 
-/// What a node with all roles consists of: `yolk serve`.
+class cluster_identity;
+
+/// A node's part in a cluster. The defaults are a node alone.
+struct cluster_options {
+  std::uint32_t roles = all_roles;
+  std::optional<node_address> listen;  ///< where its door is; none: nobody else can join or be joined
+  std::string advertise;               ///< the host that others reach it by; empty: the one it listens on
+  std::vector<node_address> join;      ///< where the head may be; for nodes without role_conductor
+  std::shared_ptr<const cluster_identity> identity;  ///< with listen
+  std::string name;
+  std::uint32_t max_nodes = 1024;
+};
+
+/// What a node consists of. As it stands: all roles, `yolk serve`.
 struct node_options {
+  cluster_options cluster;
   std::uint32_t prefill_workers = 1;
   std::uint32_t decode_workers = 1;
   std::uint64_t prefill_kv_bytes = std::uint64_t{512} << 20;  ///< block pool of each prefill worker

@@ -29,8 +29,18 @@ supervisor_internal_actor::behavior_type run(supervisor_internal_actor::stateful
   auto* state = self->state.state.get();
   self->set_down_handler([state](const caf::down_msg& down) { state->child_down(down); });
   return {
+      [state](const messages::node_hello& hello, const messages::node_member_actor& member) {
+        return state->take_hello(hello, member);
+      },
+      [state](const messages::node_report& report) { state->take_report(report); },
       [state](const messages::status_request&) { return state->health(); },
+      [state](const messages::cluster_peers& peers, const messages::conductor_actor& conductor,
+              const messages::admission_controller_actor& admission) {
+        state->take_peers(peers, conductor, admission);
+      },
+      [state](const messages::health_report& report) { state->take_cluster_health(report); },
       [state](find_atom, std::uint16_t kind, std::uint32_t id) { return state->find(kind, id); },
+      [state](progress_atom) { return state->progress(); },
       [state](stop_atom) { state->stop(); },
       [self, state, factory](messages::tick_atom) {
         state->tick();
@@ -55,12 +65,13 @@ node_result<running_node> start_node(caf::actor_system& system,
                                      std::shared_ptr<const worker_factory> factory) {
   const auto supervisor = system.spawn<caf::detached>(run, std::move(factory));
   caf::scoped_actor self{system};
-  running_node node{supervisor, 0};
+  running_node node{supervisor, 0, {}};
   std::string problem;
   self->request(supervisor, std::chrono::seconds(60), begin_atom::value)
       .receive(
-          [&](std::uint16_t port, const std::string& why) {
+          [&](std::uint16_t port, const std::string& why, std::uint16_t door) {
             node.port = port;
+            node.door.port = door;
             problem = why;
           },
           [&](const caf::error& error) { problem = system.render(error); });
@@ -80,23 +91,35 @@ supervisor_state::supervisor_state(supervisor_internal_actor::pointer self,
                                                        std::chrono::system_clock::now().time_since_epoch())
                                                        .count())
                         << 16),
-      started_(factory_->clock()->now()) {}
+      started_(factory_->clock()->now()),
+      first_incarnation_(last_incarnation_) {}
 
-caf::result<std::uint16_t, std::string> supervisor_state::begin() {
+caf::result<std::uint16_t, std::string, std::uint16_t> supervisor_state::begin() {
+  auto problem = open_door();
+  if (!problem && is_head()) problem = start_parts();
+  if (problem) return {std::uint16_t{0}, *problem, std::uint16_t{0}};
+  if (is_head()) progress_ = {node_state::running, port_, {}};
+  introduce_all();
+  self_->send(self_, messages::tick_atom::value);
+  return {port_, std::string(), address_.port};
+}
+
+std::optional<std::string> supervisor_state::start_parts() {
   const auto& options = factory_->options();
-  std::vector<part> parts = {{number(actor_kind::CACHE_SHARD), 0}};
+  std::vector<part> parts;
+  if (has_role(role_cache)) parts.emplace_back(number(actor_kind::CACHE_SHARD), 0);
   for (std::uint32_t i = 0; i < options.prefill_workers; ++i)
     parts.emplace_back(number(actor_kind::PREFILL_WORKER), i);
   for (std::uint32_t i = 0; i < options.decode_workers; ++i)
     parts.emplace_back(number(actor_kind::DECODE_WORKER), i);
-  parts.emplace_back(number(actor_kind::CONDUCTOR), 0);
-  parts.emplace_back(number(actor_kind::ADMISSION_CONTROLLER), 0);
-  parts.emplace_back(number(actor_kind::HTTP_GATEWAY), 0);
+  if (is_head()) {
+    parts.emplace_back(number(actor_kind::CONDUCTOR), 0);
+    parts.emplace_back(number(actor_kind::ADMISSION_CONTROLLER), 0);
+  }
+  if (has_role(role_gateway)) parts.emplace_back(number(actor_kind::HTTP_GATEWAY), 0);
   for (const auto& which : parts)
-    if (auto problem = start(which)) return {std::uint16_t{0}, *problem};
-  introduce_all();
-  self_->send(self_, messages::tick_atom::value);
-  return {port_, std::string()};
+    if (auto problem = start(which)) return problem;
+  return std::nullopt;
 }
 
 std::optional<std::string> supervisor_state::start(part which) {
@@ -104,12 +127,11 @@ std::optional<std::string> supervisor_state::start(part which) {
   auto& system = self_->system();
   const auto& options = factory_->options();
   // One number space for all that hold blocks: decode workers follow prefill workers, the shard comes last.
-  const core::worker_id holder{which.second};
+  const auto holder = worker(holder_of(which));
   caf::strong_actor_ptr handle;
   switch (static_cast<actor_kind>(which.first)) {
     case actor_kind::CACHE_SHARD: {
-      auto made = factory_->make_shard({options.prefill_workers + options.decode_workers + which.second},
-                                       incarnation);
+      auto made = factory_->make_shard(holder, incarnation);
       if (!made) return made.error().message;
       handle = caf::actor_cast<caf::strong_actor_ptr>(spawn_cache_shard(system, options.shard, *made));
       break;
@@ -121,7 +143,7 @@ std::optional<std::string> supervisor_state::start(part which) {
       break;
     }
     case actor_kind::DECODE_WORKER: {
-      auto made = factory_->make_decode({options.prefill_workers + which.second}, incarnation);
+      auto made = factory_->make_decode(holder, incarnation);
       if (!made) return made.error().message;
       handle = caf::actor_cast<caf::strong_actor_ptr>(spawn_decode_worker(system, options.decode, *made));
       break;
@@ -142,6 +164,7 @@ std::optional<std::string> supervisor_state::start(part which) {
       gateway.max_prompts_at_once = options.admission.max_running + options.admission.max_waiting;
       gateway.numerics = factory_->numerics();
       gateway.device = factory_->device();
+      gateway.node_number = number_;
       auto started =
           start_http_gateway(system, std::move(gateway),
                              {factory_->model(), factory_->recorder(), factory_->clock(), incarnation});
@@ -169,7 +192,24 @@ Handle supervisor_state::handle_of(actor_kind kind, std::uint32_t id) const {
                                                            : caf::actor_cast<Handle>(found->second.handle);
 }
 
+std::uint32_t supervisor_state::holder_of(part which) const {
+  const auto& options = factory_->options();
+  switch (static_cast<actor_kind>(which.first)) {
+    case actor_kind::DECODE_WORKER:
+      return options.prefill_workers + which.second;
+    case actor_kind::CACHE_SHARD:
+      return options.prefill_workers + options.decode_workers + which.second;
+    default:
+      return which.second;
+  }
+}
+
 void supervisor_state::introduce_all() {
+  if (is_head()) {
+    peers_ = {handle_of<messages::conductor_actor>(actor_kind::CONDUCTOR, 0),
+              handle_of<messages::admission_controller_actor>(actor_kind::ADMISSION_CONTROLLER, 0)};
+    tell_members();
+  }
   for (const auto& [which, child] : children_)
     if (child.handle) introduce(which);
 }
@@ -178,36 +218,35 @@ void supervisor_state::introduce_all() {
 void supervisor_state::introduce(part which) {
   const auto& options = factory_->options();
   const auto changed = messages::peers_changed::build([&](auto builder) { builder.setSerial(serial_); });
-  const auto conductor = handle_of<messages::conductor_actor>(actor_kind::CONDUCTOR, 0);
+  const auto& conductor = peers_.conductor;
+  if (!conductor) return;
   const messages::conductor_reports reports = conductor;
-  const auto shard = handle_of<messages::cache_shard_actor>(actor_kind::CACHE_SHARD, 0);
-  const auto news = [&](core::worker_id id, std::uint64_t kv_bytes) {
+  const auto news = [&](std::uint64_t kv_bytes) {
     return messages::actor_joined::build([&](schema::ActorJoined::Builder joined) {
       joined.setKind(static_cast<actor_kind>(which.first));
-      joined.setId(id.value);
+      joined.setId(worker(holder_of(which)).value);
       joined.setIncarnation(children_.at(which).incarnation.value);
       joined.setCapacityTokens(kv_bytes /
                                factory_->model()->config.kv_layout(options.block_tokens).token_bytes());
     });
   };
-  if (!conductor) return;
   switch (static_cast<actor_kind>(which.first)) {
     case actor_kind::CACHE_SHARD: {
-      const core::worker_id id{options.prefill_workers + options.decode_workers + which.second};
+      const auto shard = handle_of<messages::cache_shard_actor>(actor_kind::CACHE_SHARD, which.second);
       self_->send(shard, changed, reports);
-      self_->send(conductor, news(id, options.cache_dram_bytes), shard);
+      self_->send(conductor, news(options.cache_dram_bytes), shard);
       break;
     }
     case actor_kind::PREFILL_WORKER: {
       const auto worker = handle_of<messages::prefill_worker_actor>(actor_kind::PREFILL_WORKER, which.second);
       self_->send(worker, changed, reports);
-      self_->send(conductor, news({which.second}, options.prefill_kv_bytes), worker);
+      self_->send(conductor, news(options.prefill_kv_bytes), worker);
       break;
     }
     case actor_kind::DECODE_WORKER: {
       const auto worker = handle_of<messages::decode_worker_actor>(actor_kind::DECODE_WORKER, which.second);
       self_->send(worker, changed, reports);
-      self_->send(conductor, news({options.prefill_workers + which.second}, options.decode_kv_bytes), worker);
+      self_->send(conductor, news(options.decode_kv_bytes), worker);
       break;
     }
     case actor_kind::ADMISSION_CONTROLLER:
@@ -215,9 +254,9 @@ void supervisor_state::introduce(part which) {
                   changed, conductor);
       break;
     case actor_kind::HTTP_GATEWAY:
-      if (const auto admission =
-              handle_of<messages::admission_controller_actor>(actor_kind::ADMISSION_CONTROLLER, 0))
-        caf::anon_send(handle_of<caf::actor>(actor_kind::HTTP_GATEWAY, 0), changed, admission, conductor);
+      if (peers_.admission)
+        caf::anon_send(handle_of<caf::actor>(actor_kind::HTTP_GATEWAY, 0), changed, peers_.admission,
+                       conductor);
       break;
     case actor_kind::CONDUCTOR:
     case actor_kind::SUPERVISOR:
@@ -226,7 +265,7 @@ void supervisor_state::introduce(part which) {
 }
 
 void supervisor_state::child_down(const caf::down_msg& down) {
-  if (ending_ != ending::no) return;
+  if (ending_ != ending::no || member_down(down.source) || door_down(down.source)) return;
   for (auto& [which, child] : children_) {
     if (!child.handle || child.handle->address() != down.source) continue;
     child.handle = nullptr;
@@ -262,6 +301,7 @@ void supervisor_state::restart(std::uint16_t kind, std::uint32_t id) {
 }
 
 void supervisor_state::tick() {
+  cluster_tick();
   tell_gateway();
   ask_everyone();
 }
@@ -283,7 +323,7 @@ void supervisor_state::ask_everyone() {
   }
 }
 
-messages::health_report supervisor_state::health() const {
+messages::health_report supervisor_state::own_health() const {
   std::string reason;
   for (const auto& [which, child] : children_) {
     const auto who = std::string(name_of(which.first)) + " " + std::to_string(which.second);
@@ -319,6 +359,9 @@ messages::health_report supervisor_state::health() const {
 void supervisor_state::tell_gateway() {
   if (const auto gateway = handle_of<caf::actor>(actor_kind::HTTP_GATEWAY, 0))
     caf::anon_send(gateway, health());
+  if (members_.empty()) return;
+  const auto report = health();
+  for (const auto& [number, member] : members_) self_->send(member, report);
 }
 
 caf::strong_actor_ptr supervisor_state::find(std::uint16_t kind, std::uint32_t id) const {
@@ -348,6 +391,11 @@ void supervisor_state::cut_off() {
 void supervisor_state::end_children() {
   if (ending_ == ending::ended) return;
   ending_ = ending::ended;
+  end_parts();
+  self_->quit();
+}
+
+void supervisor_state::end_parts() {
   // From the edge inwards, so that nobody is asked for what is gone already.
   for (const auto kind : {actor_kind::HTTP_GATEWAY, actor_kind::ADMISSION_CONTROLLER, actor_kind::CONDUCTOR,
                           actor_kind::PREFILL_WORKER, actor_kind::DECODE_WORKER, actor_kind::CACHE_SHARD})
@@ -356,7 +404,6 @@ void supervisor_state::end_children() {
         self_->send_exit(child.handle, caf::exit_reason::user_shutdown);
         child.handle = nullptr;
       }
-  self_->quit();
 }
 
 }  // namespace yolk::actors

@@ -2,6 +2,7 @@
 
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,15 +20,16 @@ using begin_atom = caf::atom_constant<caf::atom("begin")>;
 using supervisor_internal_actor =
     supervisor_actor::extend<caf::reacts_to<messages::tick_atom>,
                              caf::reacts_to<restart_atom, std::uint16_t, std::uint32_t>,
-                             caf::replies_to<begin_atom>::with<std::uint16_t, std::string>>;
+                             caf::replies_to<begin_atom>::with<std::uint16_t, std::string, std::uint16_t>>;
 
 /// Owns the node's children. Lives in the actor, used by its handlers alone.
 class supervisor_state {
  public:
   supervisor_state(supervisor_internal_actor::pointer self, std::shared_ptr<const worker_factory> factory);
 
-  /// Starts everything; the gateway's port and an empty text, or why not.
-  [[nodiscard]] caf::result<std::uint16_t, std::string> begin();
+  /// Opens the door and starts everything (a node that joins: starts to look for its head); the gateway's
+  /// port, an empty text and the door's port, or why not.
+  [[nodiscard]] caf::result<std::uint16_t, std::string, std::uint16_t> begin();
   void child_down(const caf::down_msg& down);
   void restart(std::uint16_t kind, std::uint32_t id);
   void tick();
@@ -35,7 +37,17 @@ class supervisor_state {
   /// Called again, it goes on to the next of these at once.
   void stop();
   [[nodiscard]] caf::strong_actor_ptr find(std::uint16_t kind, std::uint32_t id) const;
+  /// Of the whole cluster, as far as this node knows it.
   [[nodiscard]] messages::health_report health() const;
+  [[nodiscard]] node_progress progress() const { return progress_; }
+
+  // Among other nodes: supervisor_cluster.cpp.
+  messages::node_welcome take_hello(const messages::node_hello& hello,
+                                    const messages::node_member_actor& member);
+  void take_peers(const messages::cluster_peers& peers, const messages::conductor_actor& conductor,
+                  const messages::admission_controller_actor& admission);
+  void take_report(const messages::node_report& report);
+  void take_cluster_health(const messages::health_report& report);
 
  private:
   using actor_kind = messages::schema::ActorKind;
@@ -50,6 +62,35 @@ class supervisor_state {
     std::uint64_t answered_serial = 0;
   };
 
+  /// Whom this node's actors call on, wherever that lives.
+  struct node_peers {
+    messages::conductor_actor conductor;
+    messages::admission_controller_actor admission;
+  };
+
+  [[nodiscard]] bool has_role(node_role role) const {
+    return (factory_->options().cluster.roles & role) != 0;
+  }
+  [[nodiscard]] bool is_head() const { return has_role(role_conductor); }
+  [[nodiscard]] core::worker_id worker(std::uint32_t local) const {
+    return {number_ * core::workers_per_node + local};
+  }
+  [[nodiscard]] std::optional<std::string> start_parts();
+  [[nodiscard]] messages::health_report own_health() const;
+  // supervisor_cluster.cpp
+  [[nodiscard]] model_identity identity() const;
+  [[nodiscard]] std::optional<std::string> open_door();
+  void tell_members();
+  [[nodiscard]] bool member_down(const caf::actor_addr& who);
+  void look_for_head();
+  void say_hello(const messages::node_door_actor& door);
+  void welcomed(const messages::node_door_actor& door, const messages::node_welcome& welcome);
+  void link_to_others();
+  [[nodiscard]] bool door_down(const caf::actor_addr& who);
+  void cluster_tick();
+
+  /// The number, within the node, of a part that holds blocks.
+  [[nodiscard]] std::uint32_t holder_of(part which) const;
   /// Starts the actor for a part; what went wrong, or nothing.
   [[nodiscard]] std::optional<std::string> start(part which);
   void introduce(part which);
@@ -57,6 +98,7 @@ class supervisor_state {
   void ask_everyone();
   void cut_off();
   void end_children();
+  void end_parts();
   void tell_gateway();
   [[nodiscard]] core::incarnation next_incarnation() { return {++last_incarnation_}; }
   template <class Handle>
@@ -70,6 +112,24 @@ class supervisor_state {
   std::uint64_t serial_ = 0;
   core::time_point started_;
   enum class ending : std::uint8_t { no, draining, cutting_off, ended } ending_ = ending::no;
+
+  node_progress progress_;
+  node_peers peers_;
+  node_address address_;      ///< of the door
+  std::uint32_t number_ = 0;  ///< in the cluster
+  std::uint64_t first_incarnation_;
+  // the head's
+  std::optional<membership> membership_;
+  std::map<std::uint32_t, messages::node_member_actor> members_;  ///< by number
+  std::map<std::uint32_t, messages::node_report> reports_;
+  // a member's
+  messages::node_door_actor head_;  ///< null: none now
+  bool looking_ = false;
+  std::size_t next_join_ = 0;
+  std::vector<node_address> others_;                        ///< to connect to
+  std::vector<node_address> linked_;                        ///< connected, or about to be
+  std::map<caf::actor_addr, std::function<void()>> doors_;  ///< what to do when they close
+  messages::health_report cluster_health_;
 };
 
 }  // namespace yolk::actors

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "actors/supervisor/worker_factory.hpp"
+
+namespace yolk::actors {
+
+inline constexpr std::size_t min_secret_bytes = 16;
+
+/// What a node proves to others and asks of them: that it knows the cluster's secret. The secret is hashed
+/// (scrypt) into an Ed25519 key, and that key signs a certificate, byte by byte the same on every node: each
+/// presents it and trusts no other, so the TLS handshake is the mutual challenge. The secret itself never
+/// travels.
+///
+/// CAF takes file names: the files lie in a folder of their own that only this user can read, as long as the
+/// object lives.
+class cluster_identity {
+ public:
+  static node_result<std::shared_ptr<const cluster_identity>> derive(std::string_view secret);
+  ~cluster_identity();
+  cluster_identity(const cluster_identity&) = delete;
+  cluster_identity& operator=(const cluster_identity&) = delete;
+
+  [[nodiscard]] std::string certificate_file() const { return (folder_ / "certificate.pem").string(); }
+  [[nodiscard]] std::string key_file() const { return (folder_ / "key.pem").string(); }
+
+ private:
+  explicit cluster_identity(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace yolk::actors
