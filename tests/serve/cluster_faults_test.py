@@ -1,0 +1,150 @@
+"""Nodes are killed and stopped for real while streams run: every client that has a living gateway gets the tokens that
+it would have had. YOLK_FAULT_ROUNDS: how often (default: once a role); YOLK_FAULT_SEED: which draws."""
+import json
+import os
+import random
+import signal
+import threading
+import time
+
+from cluster import Cluster
+from harness import DEADLINE, Server, main, test, together, until
+from same_answers import COMPLETIONS, WORDS
+
+ROLES = ("conductor", "gateway", "prefill", "decode", "cache")
+ROUNDS = int(os.environ.get("YOLK_FAULT_ROUNDS", len(ROLES)))
+SEED = int(os.environ.get("YOLK_FAULT_SEED", time.time_ns() % 1_000_000))
+STREAMS = 16
+
+
+def made(draw):
+    asked = []
+    for index in range(STREAMS):
+        prompt = " ".join(draw.choice(WORDS) for _ in range(draw.choice((3, 40, 150))))
+        sampling = {"temperature": 0} if index % 2 else {"temperature": 1.1, "seed": index + 1}
+        asked.append({"prompt": prompt, "max_tokens": draw.choice((150, 300)), "ignore_eos": True, **sampling})
+    return asked
+
+
+class Streams:
+    """All requests as streams on one gateway, each on a thread of its own."""
+
+    def __init__(self, gateway, asked):
+        self.texts = [""] * len(asked)
+        self.problems = [None] * len(asked)
+        self.events = 0
+        self.threads = [threading.Thread(target=self._run, args=(gateway, index, one)) for index, one in enumerate(asked)]
+        for thread in self.threads:
+            thread.start()
+
+    def _run(self, gateway, index, one):
+        try:
+            with gateway.connect() as connection:
+                connection.send("POST", COMPLETIONS, {"stream": True, **one})
+                for event in connection.events():
+                    self.events += 1
+                    if event == "[DONE]":
+                        return
+                    data = json.loads(event)
+                    if "error" in data:
+                        raise AssertionError(data)
+                    for choice in data["choices"]:
+                        self.texts[index] += choice["text"]
+                raise AssertionError("the stream ended without [DONE]")
+        except BaseException as problem:  # pylint: disable=broad-except
+            self.problems[index] = problem
+
+    def join(self):
+        for thread in self.threads:
+            thread.join(DEADLINE)
+            assert not thread.is_alive(), "a stream hangs"
+        return self
+
+    def check(self, want, how):
+        for index, problem in enumerate(self.problems):
+            assert problem is None, f"{how}: stream {index}: {problem!r}"
+        for index, (expected, found) in enumerate(zip(want, self.texts)):
+            assert expected == found, f"{how}: stream {index} differs:\n{expected}\n{found}"
+
+
+def alone(asked):
+    with Server() as server:
+        return [answer["choices"][0]["text"]
+                for answer in together(*[lambda one=one: server.good(COMPLETIONS, **one) for one in asked])]
+
+
+def big_cluster():
+    return Cluster(("gateway",), ("gateway",), ("prefill",), ("prefill",), ("decode",), ("decode",), ("cache",),
+                   head=("conductor",))
+
+
+@test
+def killed():
+    """whoever is killed while 16 streams run, each of them goes on to exactly the tokens of an undisturbed run"""
+    print(f"        seed {SEED}, {ROUNDS} rounds")
+    draw = random.Random(SEED)
+    asked = made(draw)
+    want = alone(asked)
+    with big_cluster() as cluster:
+        watched, doomed_gateway = cluster.members[0], cluster.members[1]
+        cluster.until_whole(watched)
+        for number in range(ROUNDS):
+            role = ROLES[number % len(ROLES)]
+            victims = [node for node in cluster.nodes if role in node.roles and node is not watched]
+            victim = draw.choice(victims)
+            streams = Streams(watched, asked)
+            lost = Streams(doomed_gateway, asked[:2]) if victim is doomed_gateway else None
+            moment = draw.randrange(1, 1500)
+            until(lambda: streams.events >= moment, f"event {moment}")
+            victim.kill()
+            victim.start()
+            streams.join().check(want, f"round {number}: {role} killed after {moment} events")
+            if lost:
+                lost.join()
+            victim.until_running()
+            cluster.until_whole(watched)
+            watched.until_idle(f"round {number}: nothing is held after {role} was killed")
+
+
+@test
+def hung():
+    """a stopped decode or prefill node is taken for dead, its streams go on elsewhere, and it comes back when it wakes"""
+    draw = random.Random(SEED + 1)
+    asked = made(draw)[:6]
+    want = alone(asked)
+    with big_cluster() as cluster:
+        watched = cluster.members[0]
+        cluster.until_whole(watched)
+        for role in ("decode", "prefill"):
+            streams = Streams(watched, asked)
+            until(lambda: streams.events >= 60, "the streams run")
+            victim = cluster.with_role(role)
+            victim.process.send_signal(signal.SIGSTOP)
+            streams.join().check(want, f"{role} stopped")
+            victim.process.send_signal(signal.SIGCONT)
+            cluster.until_whole(watched)
+            watched.until_idle(f"nothing is held after {role} woke")
+
+
+@test
+def leaves():
+    """a node that is told to end leaves with exit code 0, and its streams go on elsewhere"""
+    draw = random.Random(SEED + 2)
+    asked = made(draw)[:6]
+    want = alone(asked)
+    with big_cluster() as cluster:
+        watched = cluster.members[0]
+        cluster.until_whole(watched)
+        for role in ("decode", "prefill", "cache"):
+            streams = Streams(watched, asked)
+            until(lambda: streams.events >= 60, "the streams run")
+            node = cluster.with_role(role)
+            node.stop()
+            streams.join().check(want, f"{role} left")
+            node.start()
+            node.until_running()
+            cluster.until_whole(watched)
+
+
+if __name__ == "__main__":
+    main()
