@@ -1,5 +1,7 @@
 """The same request gives the same tokens and log probabilities, whatever runs beside it, wherever it lands, however
 its prompt was cut, cached, preempted or resumed."""
+import json
+
 from harness import Server, main, test, together
 from same_answers import COMPLETIONS, ask_all, compare, requests, streamed, told
 
