@@ -1,5 +1,6 @@
 """Several processes as one server: who may join, what is told of them, and the same answers as from one process."""
 import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -127,6 +128,46 @@ def patience():
                 if node:
                     node.stop()
                     node.log.close()
+
+
+@test
+def script():
+    """scripts/cluster.sh starts three nodes that serve, and a signal ends them all"""
+    root = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+    if PROGRAM != os.path.join(root, "build/release/yolk"):
+        print("        not here: the script runs build/release")
+        return
+    os.environ["YOLK_CLUSTER_PORT"] = str(free_port())
+    with tempfile.TemporaryFile() as log:
+        port = free_port()
+        command = [os.path.join(root, "scripts/cluster.sh"), "--port", str(port)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        try:
+            server = Server.at("127.0.0.1", port)
+
+            def served():
+                try:
+                    return server.ask("POST", "/v1/completions", {"prompt": "The", "max_tokens": 2}).status == 200
+                except OSError:
+                    return False
+            until(served, "the three nodes serve")
+            process.terminate()
+            assert process.wait(DEADLINE) == 0
+            until(lambda: not members_of(process.pid), "no process of the script is left")
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+
+
+def members_of(group):
+    try:
+        os.killpg(group, 0)
+        return True
+    except ProcessLookupError:
+        return False
 
 
 if __name__ == "__main__":

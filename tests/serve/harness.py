@@ -53,6 +53,13 @@ class Server:
         self.host, port = self.url.removeprefix("http://").split(":")
         self.port = int(port)
 
+    @classmethod
+    def at(cls, host, port):
+        """One that something else started."""
+        server = cls.__new__(cls)
+        server.host, server.port = host, port
+        return server
+
     def _url(self):
         if self.process.poll() is not None:
             raise AssertionError(f"ended with {self.process.returncode}: {self.output()}")
