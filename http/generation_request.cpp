@@ -265,6 +265,9 @@ void read_completions_only(field_reader& fields, generation_request& request, co
   if (fields.count("logprobs", {0, limits.max_top_logprobs}, request.sampling.top_logprobs)) {
     request.sampling.logprobs = true;
   }
+  if (asks(fields.find("top_logprobs"))) {
+    fields.unsupported("top_logprobs", "is not supported for completions: logprobs is the number there.");
+  }
   fields.boolean("echo", request.echo);
   fields.boolean("add_special_tokens", request.add_special_tokens);
   if (request.echo && request.sampling.logprobs) {
@@ -289,7 +292,6 @@ void read_completions_only(field_reader& fields, generation_request& request, co
 void read_chat_only(field_reader& fields, generation_request& request, const request_limits& limits) {
   read_messages(fields, request.messages);
   read_chat_logprobs(fields, request, limits);
-  read_tools(fields);
   fields.boolean("add_generation_prompt", request.add_generation_prompt);
   const json* arguments = nullptr;
   if (fields.object("chat_template_kwargs", arguments)) {
@@ -320,6 +322,7 @@ generation_result parse_generation_request(endpoint kind, std::string_view body,
   } else {
     read_completions_only(fields, request, limits);
   }
+  read_tools(fields);
   read_sampling(fields, request, limits);
   read_logit_bias(fields, request, limits);
   read_lengths(fields, request);

@@ -16,6 +16,9 @@ namespace {
 /// The supervisor reports twice a second; silence of that length means that it hangs, or the process does.
 constexpr auto health_timeout = 5s;
 
+constexpr const char* endpoints_for_text =
+    "It generates text: POST /v1/chat/completions or /v1/completions (no /v1/responses, no /v1/embeddings).";
+
 http::model_card card_of(const session_context& context) {
   return {.id = context.environment.model->name,
           .created = context.started_seconds,
@@ -84,7 +87,7 @@ void gateway_state::answer_now(client_connection& client, const http::request_me
     default:
       return write(client,
                    format_error({.status = 404,
-                                 .message = "Invalid URL (" + request.method + " " + request.path + ").",
+                                 .message = "This server has no " + request.path + ". " + endpoints_for_text,
                                  .code = "not_found"},
                                 headers, request.keep_alive));
   }

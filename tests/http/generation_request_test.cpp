@@ -343,9 +343,15 @@ TEST_CASE("what is not implemented is refused by name, and what asks for nothing
     CHECK(contains(fields, error.param.substr(0, error.param.find('.'))));
     CHECK(contains(error.message, error.param));
   }
-  for (const std::string fields : {R"("best_of":2)", R"("n":2,"best_of":3)", R"("suffix":"end")"}) {
-    CHECK(bad(completion_with("," + fields)).code == "unsupported_parameter");
+  for (const std::string fields :
+       {R"("best_of":2)", R"("n":2,"best_of":3)", R"("suffix":"end")", R"("tools":[{"type":"function"}])",
+        R"("functions":[{}])", R"("tool_choice":"required")", R"("top_logprobs":2)"}) {
+    CAPTURE(fields);
+    const api_error error = bad(completion_with("," + fields));
+    CHECK(error.code == "unsupported_parameter");
+    CHECK(contains(fields, error.param));
   }
+  good(completion_with(R"(,"tools":[],"functions":[],"tool_choice":"none","top_logprobs":0)"));
   CHECK(bad(completion_with(R"(,"n":3,"best_of":2)")).param == "best_of");
   good(completion_with(R"(,"n":2,"best_of":2,"suffix":"","echo":false,"use_beam_search":false)"));
   good(chat_with(

@@ -124,6 +124,8 @@ def paths_and_methods():
         answer = SERVER.ask("GET", path)
         assert answer.status == 404, (path, answer)
         answer.error()
+    for path in ("/v1/embeddings", "/v1/responses"):
+        refused(path, {"input": "Hi"}, None, f"no {path}", CHAT, status=404, code="not_found")
     for method, path in (("GET", CHAT), ("DELETE", CHAT), ("PUT", COMPLETIONS), ("POST", "/v1/models"),
                          ("POST", "/health"), ("POST", "/")):
         answer = SERVER.ask(method, path, {} if method != "GET" else None)
