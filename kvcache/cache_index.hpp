@@ -12,8 +12,7 @@
 namespace yolk::kvcache {
 
 struct cache_index_limits {
-  /// What a holder says beyond this is not remembered: requests may then miss there, nothing else. 2^24
-  /// blocks of 16 tokens take 256 MiB of table at most.
+  /// What a holder says beyond this is not remembered: requests may then miss there, nothing else.
   std::size_t keys_per_holder = std::size_t{1} << 24;
   /// Of holders that were removed, so many are remembered; beyond, the one removed first is forgotten.
   std::size_t removed_holders = 1024;
@@ -22,7 +21,8 @@ struct cache_index_limits {
 /// Who holds which blocks: the conductor's view of all caches, built from their numbered events. Soft state:
 /// a gap in a holder's numbers, or a new incarnation, makes its entries void until it sends a snapshot. A
 /// holder that has nothing to tell may send an empty list under its next number from time to time: that shows
-/// the loss of its last event. One set of keys per holder, 64 bytes a key at most. Not thread-safe.
+/// the loss of its last event. One table for all holders (holder_table), 64 bytes a key at most. Not
+/// thread-safe.
 class cache_index {
  public:
   enum class applied : std::uint8_t { ok, needs_snapshot, stale };
@@ -40,10 +40,17 @@ class cache_index {
   /// does.
   void remove(core::worker_id holder);
 
+  struct match {
+    core::worker_id holder;
+    std::uint32_t leading = 0;  ///< > 0
+  };
+  /// Of every holder that has the first of the keys, how many of the leading ones it has; by holder. One
+  /// walk over the keys, however many the holders. Valid until the next call.
+  [[nodiscard]] std::span<const match> matches(std::span<const block_key> keys) const;
   /// How many of the leading `keys` the holder has.
   [[nodiscard]] std::uint32_t leading(core::worker_id holder, std::span<const block_key> keys) const;
   [[nodiscard]] std::size_t block_count() const;   ///< (holder, key) pairs
-  [[nodiscard]] std::size_t memory_bytes() const;  ///< of the keys' tables
+  [[nodiscard]] std::size_t memory_bytes() const;  ///< of the table
 
   explicit cache_index(cache_index_limits limits = {});
   ~cache_index();

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/random.hpp"
-#include "kvcache/key_set.hpp"
+#include "kvcache/holder_table.hpp"
 
 using namespace yolk;
 using namespace yolk::kvcache;
@@ -163,23 +163,71 @@ TEST_CASE("a (holder, key) pair takes at most 64 bytes, growing or shrinking") {
   }
 }
 
-TEST_CASE("a key set does what std::set does, whatever the keys") {
+TEST_CASE("one walk over the keys finds what asking for every holder would find") {
+  const std::uint64_t seed = 71;
+  MESSAGE("seed ", seed);
+  core::random_source random(seed);
+  cache_index index;
+  const auto chain = keys(1, 40);
+  std::map<core::worker_id, std::uint64_t> numbers;
+  for (int i = 0; i < 3000; ++i) {
+    CAPTURE(i);
+    const core::worker_id holder{static_cast<std::uint32_t>(random.below(100))};
+    const auto key = chain[random.below(chain.size())];
+    const auto what = random.below(3) > 0 ? cache_event::kind::stored : cache_event::kind::evicted;
+    REQUIRE(index.apply(holder, first, ++numbers[holder], events(what, {key})) == applied::ok);
+    if (random.below(300) == 0) {
+      index.remove(holder);
+      index.replace(holder, first, ++numbers[holder], chain);
+    }
+    if (i % 10 != 0) continue;
+    std::map<core::worker_id, std::uint32_t> found;
+    for (const auto& match : index.matches(chain)) {
+      CHECK(match.leading > 0);
+      CHECK(found.emplace(match.holder, match.leading).second);
+    }
+    for (std::uint32_t id = 0; id < 100; ++id) {
+      const auto at = found.find({id});
+      REQUIRE(index.leading({id}, chain) == (at == found.end() ? 0 : at->second));
+    }
+  }
+  CHECK(index.matches({}).empty());
+  CHECK(index.matches(keys(1000, 1010)).empty());
+}
+
+TEST_CASE("a key of many holders costs its bit set and no more") {
+  cache_index index;
+  for (std::uint32_t id = 0; id < 64; ++id) index.replace({id}, first, 1, keys(1, 1001));
+  CHECK(index.block_count() == 64'000);
+  CHECK(index.memory_bytes() <= 1000 * (64 + 64));
+}
+
+TEST_CASE("a holder table does what a map of sets does, whatever the keys and holders") {
   for (const std::uint64_t seed : {1u, 2u, 3u}) {
     MESSAGE("seed ", seed);
     core::random_source random(seed);
-    key_set set;
-    std::set<block_key> model;
+    holder_table table;
+    std::map<block_key, std::set<holder_table::holder>> model;
     for (int i = 0; i < 20'000; ++i) {
       CAPTURE(i);
-      // Low words from a few values: long runs, deletions in their middle, and the key that marks a free
-      // slot.
+      // The all-zero key among them; holders on both sides of a word's end, and far away.
       const block_key key{random.below(40), random.below(3) * (random.below(2) << 63)};
+      const auto who = static_cast<holder_table::holder>(random.below(8) + 60 * random.below(2) +
+                                                         (random.below(20) == 0 ? 5000 : 0));
       const bool adds = random.below(100) < (i / 2000 % 2 == 0 ? 70u : 30u);
-      REQUIRE(
-          (adds ? set.insert(key) == model.insert(key).second : set.erase(key) == (model.erase(key) == 1)));
-      REQUIRE(set.size() == model.size());
+      if (adds) {
+        REQUIRE(table.insert(key, who) == model[key].insert(who).second);
+      } else {
+        REQUIRE(table.erase(key, who) == (model.contains(key) && model[key].erase(who) == 1));
+      }
+      if (random.below(1000) == 0) {
+        table.erase_all(who);
+        for (auto& [known, holders] : model) holders.erase(who);
+      }
+      std::erase_if(model, [](const auto& entry) { return entry.second.empty(); });
+      REQUIRE(table.key_count() == model.size());
       const block_key other{random.below(40), random.below(3)};
-      REQUIRE(set.contains(other) == model.contains(other));
+      REQUIRE(table.contains(other, who) == (model.contains(other) && model[other].contains(who)));
     }
   }
 }
