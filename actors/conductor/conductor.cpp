@@ -105,8 +105,10 @@ std::optional<scheduling::placement> conductor_state::choose(placed_leg& leg, bo
   const auto request = leg.request.read();
   const auto tokens = numbers_of<core::token_id>(request->getTokens());
   const auto keys = kvcache::keys_of(key_of(request->getRoot()), tokens, options_.block_tokens);
+  const auto matches = index_.matches(keys);  // by holder
   const auto cached = [&](core::worker_id holder) {
-    return index_.leading(holder, keys) * options_.block_tokens;
+    const auto found = std::ranges::lower_bound(matches, holder, {}, &kvcache::cache_index::match::holder);
+    return found != matches.end() && found->holder == holder ? found->leading * options_.block_tokens : 0;
   };
   const double now = now_seconds();
   std::vector<scheduling::prefill_candidate> prefill;

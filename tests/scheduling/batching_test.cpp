@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "core/random.hpp"
@@ -85,4 +86,85 @@ TEST_CASE("a batch keeps the budget and the order, whatever is pending") {
     if (made.size() < std::max(max_slices, 1u))
       REQUIRE(sum == std::min<std::uint64_t>(std::max(budget, 1u), waiting));
   }
+}
+
+TEST_CASE("many short prompts fill a budget without padding") {
+  const std::uint64_t seed = 101;
+  MESSAGE("seed ", seed);
+  core::random_source random(seed);
+  std::vector<std::uint32_t> lengths;
+  for (int i = 0; i < 64; ++i) lengths.push_back(static_cast<std::uint32_t>(10 + random.below(491)));
+  std::uint64_t sum = 0;
+  std::uint64_t steps = 0;
+  std::vector<std::uint32_t> left = lengths;
+  for (; !left.empty(); ++steps) {
+    const auto made = batch(left, 512, 64);
+    for (const auto& [index, tokens] : made) {
+      left[index] -= tokens;
+      sum += tokens;
+    }
+    std::erase(left, 0u);
+  }
+  std::uint64_t all = 0;
+  for (const auto length : lengths) all += length;
+  CHECK(sum == all);
+  CHECK(static_cast<double>(all) >= 0.95 * 512.0 * static_cast<double>(steps));
+  // Padded to the longest, as a batch of rows would be, it is about twice as much: 64 x 500.
+  CHECK(steps * 512 * 10 <= 64 * 500 * 7);
+}
+
+TEST_CASE("a step with its chunk takes no longer than the target, and a larger chunk would") {
+  const latency_model latency(a800_llama3_70b());
+  const auto step = [&](decode_shape decodes, std::uint32_t context, std::uint32_t tokens) {
+    return latency.decode_seconds(decodes) + 1.096e-4 * tokens + 7.42e-10 * tokens * (2.0 * context + tokens);
+  };
+  for (const double target : {0.1, 0.2, 0.3})
+    for (const std::uint32_t sequences : {1u, 32u, 128u})
+      for (const std::uint32_t context : {0u, 8000u, 100'000u}) {
+        CAPTURE(target);
+        CAPTURE(sequences);
+        CAPTURE(context);
+        const decode_shape decodes{sequences, sequences * std::uint64_t{4000}};
+        const auto budget = chunk_budget({.tbt_seconds = target}, decodes, context, latency);
+        CHECK(budget % 64 == 0);
+        if (budget > 64) CHECK(step(decodes, context, budget) <= target + 1e-9);
+        if (budget < 8192) CHECK(step(decodes, context, budget + 64) > target);
+      }
+  // However late the decodes are, a prompt gets on; and a step without decodes takes what it can.
+  CHECK(chunk_budget({.tbt_seconds = 1e-6}, {500, 1'000'000}, 0, latency) == 64);
+  CHECK(chunk_budget({.tbt_seconds = 1e6}, {}, 0, latency) == 8192);
+}
+
+TEST_CASE("at a target of twice a decode step, mixed steps take at most twice as long as decoding alone") {
+  // Sarathi-Serve (OSDI'24): stall-free batching. A prompt of 8,000 tokens beside 32 sequences of 4,000.
+  const latency_model latency(a800_llama3_70b());
+  const decode_shape decodes{32, 32 * 4000};
+  const double alone = latency.decode_seconds(decodes);
+  std::uint32_t done = 0;
+  std::uint32_t steps = 0;
+  double longest = 0.0;
+  while (done < 8000) {
+    const auto budget = chunk_budget({.tbt_seconds = 2 * alone}, decodes, done, latency);
+    const auto tokens = std::min(budget, 8000 - done);
+    longest = std::max(longest, alone + latency.prefill_seconds({done + tokens, done}) -
+                                    latency.coefficients().prefill.base_seconds -
+                                    latency.coefficients().prefill.per_cached_token * done);
+    done += tokens;
+    ++steps;
+  }
+  CHECK(longest <= 2 * alone);
+  // Unchunked, the decodes would have stood still for the whole prompt.
+  CHECK(alone + latency.prefill_seconds({8000, 0}) > 10 * alone);
+  CHECK(steps < 40);
+}
+
+TEST_CASE("a short rest is computed where it is decoded, a long one is not") {
+  const latency_model latency(a800_llama3_70b());
+  const step_target target{.tbt_seconds = 0.1};
+  const decode_shape decodes{32, 32 * 4000};
+  CHECK(prefill_inline(target, decodes, {8000, 7900}, latency));
+  CHECK(prefill_inline(target, decodes, {8000, 8000}, latency));
+  CHECK_FALSE(prefill_inline(target, decodes, {8000, 0}, latency));
+  CHECK(prefill_inline(target, {}, {200, 0}, latency));
+  CHECK_FALSE(prefill_inline({.tbt_seconds = 0.03}, decodes, {8000, 7900}, latency));
 }
