@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "cli/chat_command.hpp"
+#include "cli/ctl.hpp"
 #include "cli/inspect.hpp"
 #include "cli/node.hpp"
 #include "cli/replay.hpp"
@@ -50,6 +51,8 @@ int main(int argc, char** argv) {
   auto* chat_command = yolk::cli::add_chat(app, chat);
   yolk::cli::replay_options replay;
   auto* replay_command = yolk::cli::add_replay(app, replay);
+  yolk::cli::ctl_options ctl;
+  const auto ctl_commands = yolk::cli::add_ctl(app, ctl);
   auto* model = app.add_subcommand("model", "Look at models");
   model->require_subcommand(1);
   yolk::cli::inspect_options inspect;
@@ -62,6 +65,8 @@ int main(int argc, char** argv) {
   }
   if (chat_command->parsed()) return yolk::cli::run_chat(chat);
   if (replay_command->parsed()) return yolk::cli::run_replay(replay);
+  if (ctl_commands.status->parsed()) return yolk::cli::run_ctl_status(ctl);
+  if (ctl_commands.drain->parsed()) return yolk::cli::run_ctl_drain(ctl);
   if (inspect_command->parsed()) return yolk::cli::run_inspect(inspect);
   return 2;
 }

@@ -3,14 +3,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <map>
-#include <optional>
 
-#include "actors/supervisor/cluster_identity.hpp"
+#include "cli/cluster_access.hpp"
 #include "cli/option_file.hpp"
 
 namespace yolk::cli {
@@ -29,27 +25,6 @@ const std::map<std::string, std::uint32_t> role_names = {{"gateway", actors::rol
 int fail(const std::string& message) {
   std::fprintf(stderr, "yolk node: %s\n", message.c_str());
   return 1;
-}
-
-/// "host:7700", "[::1]:7700".
-std::optional<actors::node_address> address_of(const std::string& text) {
-  const auto colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) return std::nullopt;
-  auto host = text.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  std::uint16_t port = 0;
-  const auto* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + colon + 1, end, port);
-  if (host.empty() || parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return actors::node_address{host, port};
-}
-
-std::optional<std::string> read_secret(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::string secret((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
-  return secret;
 }
 
 std::string own_name() {
@@ -97,23 +72,19 @@ int run_node(const node_command_options& given) {
   if (head && !given.join.empty())
     return fail("--join: a node with the conductor is what others join; it joins nobody");
   if (!head && given.join.empty()) return fail("--join HOST:PORT is needed without the role conductor");
-  for (const auto& text : given.join) {
-    const auto address = address_of(text);
-    if (!address || address->port == 0) return fail("--join: " + text + " is no HOST:PORT");
-    cluster.join.push_back(*address);
-  }
+  auto heads = parse_heads(given.join);
+  if (!heads) return fail(heads.error().message);
+  cluster.join = std::move(heads).value();
   const auto listen =
       given.listen.empty() ? std::string(head ? head_listens_on : others_listen_on) : given.listen;
-  cluster.listen = address_of(listen);
+  cluster.listen = parse_address(listen);
   if (!cluster.listen) return fail("--listen: " + listen + " is no HOST:PORT");
   const auto any = cluster.listen->host == "0.0.0.0" || cluster.listen->host == "::";
   if (any && cluster.advertise.empty())
     return fail("--advertise is needed with --listen " + listen + ": others cannot call " +
                 cluster.listen->host);
-  const auto secret = read_secret(given.secret_file);
-  if (!secret) return fail("--secret-file: cannot read " + given.secret_file);
-  auto identity = actors::cluster_identity::derive(*secret);
-  if (!identity) return fail("--secret-file " + given.secret_file + ": " + identity.error().message);
+  auto identity = read_identity(given.secret_file);
+  if (!identity) return fail(identity.error().message);
   cluster.identity = std::move(identity).value();
   if (cluster.name.empty()) cluster.name = own_name();
   if ((cluster.roles & actors::role_prefill) == 0) node.prefill_workers = 0;

@@ -116,3 +116,18 @@ struct NodeReport {
   number @0 :UInt32;
   health @1 :HealthReport;
 }
+
+struct DrainNode {
+  # Operator or leaving node -> head -> conductor: nothing more is placed on the node's workers, and what its decode
+  # workers generate goes on elsewhere.
+  number @0 :UInt32;
+}
+
+struct DrainAnswer {
+  accepted @0 :Bool;
+  reason @1 :Text;               # why not
+}
+
+struct DrainWorker {
+  # Conductor -> decode worker: give up all sequences, now and later; their sessions have them resumed.
+}

@@ -43,6 +43,9 @@ using node_hello = message<schema::NodeHello>;
 using node_welcome = message<schema::NodeWelcome>;
 using cluster_peers = message<schema::ClusterPeers>;
 using node_report = message<schema::NodeReport>;
+using drain_node = message<schema::DrainNode>;
+using drain_answer = message<schema::DrainAnswer>;
+using drain_worker = message<schema::DrainWorker>;
 using http_request = message<schema::HttpRequest>;
 using http_output = message<schema::HttpOutput>;
 using http_gone = message<schema::HttpGone>;
@@ -70,7 +73,8 @@ using decode_worker_actor =
     status_source::extend<caf::replies_to<reserve_blocks, generate_request>::with<reservation_granted>,
                           caf::reacts_to<keep_reservation>, caf::reacts_to<release_reservation>,
                           caf::reacts_to<kv_handoff, session_actor, cache_shard_actor>,
-                          caf::reacts_to<cancel_leg>, caf::reacts_to<peers_changed, conductor_reports>>;
+                          caf::reacts_to<drain_worker>, caf::reacts_to<cancel_leg>,
+                          caf::reacts_to<peers_changed, conductor_reports>>;
 
 using prefill_worker_actor = status_source::extend<
     caf::reacts_to<prefill_order, generate_request, session_actor, decode_worker_actor, cache_shard_actor>,
@@ -83,7 +87,7 @@ using conductor_actor =
                           caf::reacts_to<prefill_ended>, caf::reacts_to<worker_load>,
                           caf::reacts_to<cache_events>, caf::reacts_to<actor_joined, prefill_worker_actor>,
                           caf::reacts_to<actor_joined, decode_worker_actor>,
-                          caf::reacts_to<actor_joined, cache_shard_actor>>;
+                          caf::reacts_to<actor_joined, cache_shard_actor>, caf::reacts_to<drain_node>>;
 
 using admission_controller_actor =
     status_source::extend<caf::reacts_to<generate_request, session_actor>, caf::reacts_to<leg_ended>,
@@ -97,7 +101,8 @@ using node_member_actor =
 /// What a node shows at its door. The head answers hellos; others refuse them.
 using node_door_actor =
     caf::typed_actor<caf::replies_to<node_hello, node_member_actor>::with<node_welcome>,
-                     caf::reacts_to<node_report>, caf::replies_to<status_request>::with<health_report>>;
+                     caf::reacts_to<node_report>, caf::replies_to<drain_node>::with<drain_answer>,
+                     caf::replies_to<status_request>::with<health_report>>;
 
 // The gateway is a CAF broker, dynamically typed. It understands:
 //   (peers_changed, admission_controller_actor, conductor_actor)   from the supervisor, at every change

@@ -40,6 +40,9 @@ void add_wire_types(caf::actor_system_config& config) {
   YOLK_ADD(node_welcome);
   YOLK_ADD(cluster_peers);
   YOLK_ADD(node_report);
+  YOLK_ADD(drain_node);
+  YOLK_ADD(drain_answer);
+  YOLK_ADD(drain_worker);
   YOLK_ADD(session_actor);
   YOLK_ADD(conductor_reports);
   YOLK_ADD(cache_shard_actor);

@@ -44,6 +44,7 @@ conductor_internal_actor::behavior_type run(conductor_internal_actor::stateful_p
       [state](const messages::actor_joined& news, const messages::cache_shard_actor& shard) {
         state->joined(news, shard);
       },
+      [state](const messages::drain_node& drain) { state->drain(drain.read()->getNumber()); },
       [self, state](messages::tick_atom) {
         state->tick();
         self->delayed_send(self, tick_interval, messages::tick_atom::value);
@@ -112,21 +113,25 @@ std::optional<scheduling::placement> conductor_state::choose(placed_leg& leg, bo
   };
   const double now = now_seconds();
   std::vector<scheduling::prefill_candidate> prefill;
-  for (const auto& [id, worker] : prefill_)
+  for (const auto& [id, worker] : prefill_) {
+    if (worker.draining) continue;
     prefill.push_back({.worker = id,
                        .queue_seconds = worker.queue.seconds(now),
                        .queued_requests = static_cast<std::uint32_t>(worker.queue.size()),
                        .queued_tokens = worker.placed_tokens,
                        .device_cached_tokens = cached(id)});
+  }
   std::vector<scheduling::prefix_holder> holders;
   for (const auto& [id, shard] : shards_)
     if (const auto there = cached(id); there > 0) holders.push_back({.holder = id, .cached_tokens = there});
   std::vector<scheduling::decode_candidate> decode;
-  for (const auto& [id, worker] : decode_)
+  for (const auto& [id, worker] : decode_) {
+    if (worker.draining) continue;
     decode.push_back({.worker = id,
                       .sequences = worker.placed_sequences,
                       .context_tokens = worker.placed_tokens,
                       .free_tokens = worker.free_tokens});
+  }
   std::vector<std::uint64_t> prefix_ids;
   if (policy_->reads_prefix())
     for (const auto& key : keys) prefix_ids.push_back(key.low);
@@ -413,6 +418,16 @@ void conductor_state::fail_legs_of(core::worker_id lost, bool was_prefill) {
     ended.push_back(id);
   }
   for (const auto id : ended) legs_.erase(id);
+}
+
+void conductor_state::drain(std::uint32_t node) {
+  for (auto& [id, worker] : prefill_)
+    if (core::node_of(id) == node) worker.draining = true;
+  for (auto& [id, worker] : decode_) {
+    if (core::node_of(id) != node) continue;
+    worker.draining = true;
+    self_->send(worker.handle, messages::drain_worker::build([](schema::DrainWorker::Builder) {}));
+  }
 }
 
 void conductor_state::peer_down(const caf::actor_addr& who) {

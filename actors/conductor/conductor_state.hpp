@@ -53,6 +53,8 @@ class conductor_state {
   void cache_changed(const messages::cache_events& events);
   template <class Handle>
   void joined(const messages::actor_joined& news, const Handle& handle);
+  /// Nothing more is placed on that node's workers; its decode workers give up what they generate.
+  void drain(std::uint32_t node);
   void peer_down(const caf::actor_addr& who);
   void tick();
   [[nodiscard]] messages::actor_status status(std::uint64_t serial) const;
@@ -67,6 +69,7 @@ class conductor_state {
         0;  ///< prefill: not computed yet; decode: context of its legs. Paired counting
     std::uint32_t placed_sequences = 0;
     scheduling::queue_estimate queue;  ///< of a prefill worker
+    bool draining = false;
   };
   using prefill_map = std::map<core::worker_id, worker<messages::prefill_worker_actor>>;
   using decode_map = std::map<core::worker_id, worker<messages::decode_worker_actor>>;

@@ -156,6 +156,7 @@ void decode_state::handoff_checked(const decode_handoff_checked& checked) {
     drop(held);
   } else {
     join(held);
+    if (draining_) drain();
   }
   grant_waiting();
   form_step();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <caf/all.hpp>
 #include <cstring>
+#include <utility>
 
 #include "kvcache/block_header.hpp"
 
@@ -100,13 +101,29 @@ bool decode_state::preempt_one(const sequence_ptr& keep) {
   if (victim == running_.rend()) return false;  // reservations hold the rest; they end
   ++preemptions_;
   environment_->recorder->preemption();
-  const auto header = (*victim)->header;
-  self_->send((*victim)->session, make_leg_failed(header, environment_->incarnation, reason::PREEMPTED,
-                                                  "decode ran out of blocks"));
+  give_up((*victim)->header, "decode ran out of blocks", false);
+  return !keep->ended;
+}
+
+/// Its session has what is left of the leg computed elsewhere, or here, later.
+void decode_state::give_up(const leg_header& header, const std::string& why, bool keep_blocks) {
+  const auto all = running_;
+  bool told = false;
+  for (const auto& sequence : all) {
+    if (sequence->header.leg != header.leg || sequence->ended) continue;
+    // Offered before the session hears of it: the leg that follows may find them.
+    end(sequence, keep_blocks);
+    if (!std::exchange(told, true))
+      self_->send(sequence->session,
+                  make_leg_failed(header, environment_->incarnation, reason::PREEMPTED, why));
+  }
+}
+
+void decode_state::drain() {
+  draining_ = true;
   const auto all = running_;
   for (const auto& sequence : all)
-    if (sequence->header.leg == header.leg && !sequence->ended) end(sequence, false);
-  return !keep->ended;
+    if (!sequence->ended) give_up(sequence->header, "the decode worker's node is being drained", true);
 }
 
 void decode_state::step_done(const decode_step_done& done) {

@@ -95,6 +95,8 @@ class decode_state {
                  const messages::cache_shard_actor& shard);
   void handoff_checked(const decode_handoff_checked& checked);
   void cancel(std::uint64_t leg_id);
+  /// All sequences, now and later, are given up to be resumed elsewhere; their blocks are offered first.
+  void drain();
   void step_done(const decode_step_done& done);
   void send_offer(std::uint64_t number);
   void set_conductor(const messages::conductor_reports& conductor);
@@ -116,6 +118,7 @@ class decode_state {
   void form_step();
   [[nodiscard]] bool make_room(const sequence_ptr& sequence);
   [[nodiscard]] bool preempt_one(const sequence_ptr& keep);
+  void give_up(const leg_header& header, const std::string& why, bool keep_blocks);
   void advance(const sequence_ptr& sequence, const core::sampled_token& token);
   void end(const sequence_ptr& sequence, bool keep_blocks);
   // afterwards
@@ -134,7 +137,8 @@ class decode_state {
   std::map<std::uint64_t, reservation_ptr> reservations_;  ///< by leg id
   std::deque<reservation_ptr> waiting_;                    ///< those without room, in order of arrival
   std::vector<sequence_ptr> running_;                      ///< in order of joining
-  std::vector<sequence_ptr> step_;                         ///< those in the open step, by slice
+  bool draining_ = false;
+  std::vector<sequence_ptr> step_;  ///< those in the open step, by slice
 
   core::time_point last_progress_;
   std::uint64_t steps_done_ = 0;

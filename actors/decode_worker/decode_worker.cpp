@@ -33,6 +33,7 @@ decode_internal_actor::behavior_type run(decode_internal_actor::stateful_pointer
       },
       [state](const messages::kv_handoff& handoff, const messages::session_actor& session,
               const messages::cache_shard_actor& shard) { state->take_over(handoff, session, shard); },
+      [state](const messages::drain_worker&) { state->drain(); },
       [state](const messages::cancel_leg& cancel) { state->cancel(cancel.read()->getHeader().getLegId()); },
       [state](const messages::peers_changed&, const messages::conductor_reports& conductor) {
         state->set_conductor(conductor);

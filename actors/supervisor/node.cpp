@@ -1,43 +1,17 @@
 #include "actors/supervisor/node.hpp"
 
 #include <caf/all.hpp>
-#include <caf/io/all.hpp>
-#include <caf/openssl/all.hpp>
 
-#include "actors/supervisor/cluster_identity.hpp"
+#include "actors/supervisor/node_system.hpp"
 #include "actors/supervisor/supervisor.hpp"
-#include "actors/supervisor/tls_error_queue.hpp"
-#include "messages/wire.hpp"
 
 namespace yolk::actors {
 
 namespace {
 
-constexpr auto heartbeat_interval = std::chrono::milliseconds(500);
-constexpr auto hang_timeout = std::chrono::milliseconds(2500);
-
-class system_config : public caf::actor_system_config {
- public:
-  explicit system_config(const cluster_options& cluster) {
-    load<caf::io::middleman>();
-    set("scheduler.policy", caf::atom("sharing"));  // sleeps when idle; stealing polls
-    if (!cluster.identity) return;
-    keep_tls_failures_apart();
-    load<caf::openssl::manager>();
-    messages::add_wire_types(*this);
-    openssl_certificate = cluster.identity->certificate_file();
-    openssl_key = cluster.identity->key_file();
-    openssl_cafile = cluster.identity->certificate_file();
-    // A node that hangs is taken for dead after this; one that dies is noticed at once.
-    set("middleman.heartbeat-interval", caf::timespan(heartbeat_interval));
-    set("middleman.connection-timeout", caf::timespan(hang_timeout));
-  }
-};
-
 class running final : public node {
  public:
-  explicit running(const cluster_options& cluster)
-      : identity_(cluster.identity), config_(cluster), system_(config_) {}
+  explicit running(const cluster_options& cluster) : config_(cluster.identity), system_(config_) {}
   ~running() override { stop(); }
 
   node_result<core::void_t> begin(std::shared_ptr<const worker_factory> factory) {
@@ -69,8 +43,7 @@ class running final : public node {
   }
 
  private:
-  std::shared_ptr<const cluster_identity> identity_;
-  system_config config_;
+  node_system_config config_;
   mutable caf::actor_system system_;
   running_node started_;
   caf::actor_addr supervisor_;  ///< weak: a handle would keep the actor's thread

@@ -33,6 +33,7 @@ supervisor_internal_actor::behavior_type run(supervisor_internal_actor::stateful
         return state->take_hello(hello, member);
       },
       [state](const messages::node_report& report) { state->take_report(report); },
+      [state](const messages::drain_node& drain) { return state->drain_node(drain); },
       [state](const messages::status_request&) { return state->health(); },
       [state](const messages::cluster_peers& peers, const messages::conductor_actor& conductor,
               const messages::admission_controller_actor& admission) {
@@ -47,6 +48,7 @@ supervisor_internal_actor::behavior_type run(supervisor_internal_actor::stateful
         self->delayed_send(self, factory->options().status_interval, messages::tick_atom::value);
       },
       [state](restart_atom, std::uint16_t kind, std::uint32_t id) { state->restart(kind, id); },
+      [state](moved_atom) { state->look_whether_moved(); },
       [state](begin_atom) { return state->begin(); },
   };
 }
@@ -374,13 +376,15 @@ void supervisor_state::stop() {
   if (ending_ != ending::no) return end_children();
   ending_ = ending::draining;
   const auto gateway = handle_of<caf::actor>(actor_kind::HTTP_GATEWAY, 0);
-  if (!gateway) return end_children();
+  if (head_) leave();
+  if (!gateway) return head_ ? look_whether_moved() : end_children();
   self_->request(gateway, factory_->options().drain_limit, gateway_drain_atom::value)
       .then([this] { end_children(); }, [this](const caf::error&) { cut_off(); });
 }
 
 void supervisor_state::cut_off() {
   if (ending_ != ending::draining) return;
+  if (!handle_of<caf::actor>(actor_kind::HTTP_GATEWAY, 0)) return end_children();
   ending_ = ending::cutting_off;
   self_
       ->request(handle_of<caf::actor>(actor_kind::HTTP_GATEWAY, 0), cut_off_limit,

@@ -16,6 +16,7 @@ namespace {
 
 constexpr auto connect_timeout = std::chrono::seconds(5);
 constexpr auto hello_timeout = std::chrono::seconds(5);
+constexpr auto moved_interval = std::chrono::milliseconds(50);
 
 node_address address_of(schema::NodeAddress::Reader address) {
   return {address.getHost(), address.getPort()};
@@ -103,6 +104,22 @@ void supervisor_state::tell_members() {
 void supervisor_state::take_report(const messages::node_report& report) {
   const auto number = report.read()->getNumber();
   if (members_.contains(number)) reports_[number] = report;
+}
+
+messages::drain_answer supervisor_state::drain_node(const messages::drain_node& drain) {
+  const auto number = drain.read()->getNumber();
+  std::string reason;
+  if (!is_head())
+    reason = "this node is not the head of a cluster";
+  else if (!members_.contains(number))
+    reason = number == 0 ? "node 0 is the head: end it to end the cluster"
+                         : "there is no node " + std::to_string(number);
+  else
+    self_->send(peers_.conductor, drain);
+  return messages::drain_answer::build([&](schema::DrainAnswer::Builder answer) {
+    answer.setAccepted(reason.empty());
+    answer.setReason(reason);
+  });
 }
 
 bool supervisor_state::member_down(const caf::actor_addr& who) {
@@ -248,6 +265,27 @@ void supervisor_state::cluster_tick() {
                 report.setNumber(number_);
                 report.setHealth(*own_health().read());
               }));
+}
+
+/// No new work comes any more, and what runs here goes on elsewhere.
+void supervisor_state::leave() {
+  moved_serial_ = serial_ + 2;  // of a question that is asked after the conductor has told its workers
+  leave_end_ = factory_->clock()->now() + factory_->options().drain_limit;
+  const auto ask = messages::drain_node::build([&](auto builder) { builder.setNumber(number_); });
+  self_->request(head_, hello_timeout, ask)
+      .then([](const messages::drain_answer&) {}, [](const caf::error&) {});
+}
+
+void supervisor_state::look_whether_moved() {
+  if (ending_ != ending::draining) return;
+  ask_everyone();
+  bool busy = false;
+  for (const auto& [which, child] : children_)
+    busy =
+        busy || (child.handle && (child.answered_serial < moved_serial_ || !child.status ||
+                                  child.status.read()->getRunning() + child.status.read()->getWaiting() > 0));
+  if (!busy || factory_->clock()->now() >= leave_end_) return end_children();
+  self_->delayed_send(self_, moved_interval, moved_atom::value);
 }
 
 // -- what people are shown

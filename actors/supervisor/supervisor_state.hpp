@@ -15,12 +15,13 @@
 namespace yolk::actors {
 
 using restart_atom = caf::atom_constant<caf::atom("restart")>;
+/// To itself while it leaves: has what its workers did moved elsewhere?
+using moved_atom = caf::atom_constant<caf::atom("moved")>;
 using begin_atom = caf::atom_constant<caf::atom("begin")>;
 
-using supervisor_internal_actor =
-    supervisor_actor::extend<caf::reacts_to<messages::tick_atom>,
-                             caf::reacts_to<restart_atom, std::uint16_t, std::uint32_t>,
-                             caf::replies_to<begin_atom>::with<std::uint16_t, std::string, std::uint16_t>>;
+using supervisor_internal_actor = supervisor_actor::extend<
+    caf::reacts_to<messages::tick_atom>, caf::reacts_to<restart_atom, std::uint16_t, std::uint32_t>,
+    caf::reacts_to<moved_atom>, caf::replies_to<begin_atom>::with<std::uint16_t, std::string, std::uint16_t>>;
 
 /// Owns the node's children. Lives in the actor, used by its handlers alone.
 class supervisor_state {
@@ -47,6 +48,8 @@ class supervisor_state {
   void take_peers(const messages::cluster_peers& peers, const messages::conductor_actor& conductor,
                   const messages::admission_controller_actor& admission);
   void take_report(const messages::node_report& report);
+  messages::drain_answer drain_node(const messages::drain_node& drain);
+  void look_whether_moved();
   void take_cluster_health(const messages::health_report& report);
 
  private:
@@ -88,6 +91,7 @@ class supervisor_state {
   void link_to_others();
   [[nodiscard]] bool door_down(const caf::actor_addr& who);
   void cluster_tick();
+  void leave();
 
   /// The number, within the node, of a part that holds blocks.
   [[nodiscard]] std::uint32_t holder_of(part which) const;
@@ -130,6 +134,8 @@ class supervisor_state {
   std::vector<node_address> linked_;                        ///< connected, or about to be
   std::map<caf::actor_addr, std::function<void()>> doors_;  ///< what to do when they close
   messages::health_report cluster_health_;
+  core::time_point leave_end_{};
+  std::uint64_t moved_serial_ = 0;
 };
 
 }  // namespace yolk::actors

@@ -185,7 +185,8 @@ messages::conductor_actor::behavior_type scripted_conductor(messages::conductor_
           [](const messages::cache_events&) {},
           [](const messages::actor_joined&, const messages::prefill_worker_actor&) {},
           [](const messages::actor_joined&, const messages::decode_worker_actor&) {},
-          [](const messages::actor_joined&, const messages::cache_shard_actor&) {}};
+          [](const messages::actor_joined&, const messages::cache_shard_actor&) {},
+          [](const messages::drain_node&) {}};
 }
 
 caf::actor_system_config& configured(caf::actor_system_config& config) {
