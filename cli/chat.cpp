@@ -23,6 +23,9 @@ namespace {
 
 using steady = std::chrono::steady_clock;
 
+/// Tokens that came together, in one read, have no rate. The page has the same limit (http/web/chat.js).
+constexpr double shortest_rated_seconds = 0.01;
+
 struct server_address {
   std::string host, port, path;
 };
@@ -288,13 +291,12 @@ void conversation::take_events(std::string& body, std::string& answer, std::stri
 
 void conversation::show_stats(steady::time_point asked) const {
   const auto seconds = [](steady::duration time) { return std::chrono::duration<double>(time).count(); };
-  char text[200];
+  char text[200], rate[40] = "";
   const double after_first = seconds(last_token_ - first_token_);
-  const double rate = after_first > 0 && usage_.completion_tokens > 1
-                          ? double(usage_.completion_tokens - 1) / after_first
-                          : 0;
+  if (after_first > shortest_rated_seconds && usage_.completion_tokens > 1)
+    std::snprintf(rate, sizeof rate, ", %.1f tokens/s", double(usage_.completion_tokens - 1) / after_first);
   std::snprintf(text, sizeof text,
-                "[%llu of %llu prompt tokens cached; first token after %.2f s; %llu tokens, %.1f tokens/s]",
+                "[%llu of %llu prompt tokens cached; first token after %.2f s; %llu tokens%s]",
                 static_cast<unsigned long long>(usage_.cached_tokens),
                 static_cast<unsigned long long>(usage_.prompt_tokens),
                 first_token_ == steady::time_point{} ? 0.0 : seconds(first_token_ - asked),

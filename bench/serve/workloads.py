@@ -7,8 +7,12 @@ from servers import busy_process
 from streams import run, stream
 
 
-# Tokens of tiny models arrive together, in one read; nothing is divided by such a time.
-shortest_seconds = 1e-6
+# Tokens of tiny models arrive together, in one read: over a time as short as that there is no rate (None).
+shortest_seconds = 0.01
+
+
+def over(value, seconds):
+    return value / seconds if value is not None and seconds is not None and seconds > 0 else None
 
 
 class prompts:
@@ -60,7 +64,8 @@ def decode(server, streams_prompts, tokens):
     if begin >= end:  # a model so small that one stream is over before the next begins
         begin, end = min(one.times[0] for one in streams), max(one.times[-1] for one in streams)
     gaps = [gap for one in streams for gap in one.gaps(begin, end)] or [0.0]
-    return {"rate": len(gaps) / max(shortest_seconds, end - begin), "gap_p50": quantile(gaps, 0.5), "gap_p99": quantile(gaps, 0.99)}
+    rate = over(len(gaps), end - begin) if end - begin >= shortest_seconds else None
+    return {"rate": rate, "gap_p50": quantile(gaps, 0.5), "gap_p99": quantile(gaps, 0.99)}
 
 
 def gap_under_prompt(server, short, long, quiet_tokens):
@@ -79,11 +84,11 @@ def gap_under_prompt(server, short, long, quiet_tokens):
     arrival = streams[1].began
     before = decoding.gaps(0.0, arrival)[1:]
     under = [b - a for a, b in zip(decoding.times, decoding.times[1:]) if b > arrival] or [0.0]
-    median = max(shortest_seconds, statistics.median(before))
+    median = statistics.median(before)
     return {
         "gap_quiet": median,
         "gap_longest": max(under),
-        "gap_longest_in_medians": max(under) / median,
+        "gap_longest_in_medians": over(max(under), median if sum(before) >= shortest_seconds else None),
         "gap_under_p50": statistics.median(under),
         "ttft_beside_decode": streams[1].first_token_seconds(),
     }
@@ -94,4 +99,4 @@ def decode_beside_busy_process(server, prompt, quiet_prompt, tokens):
     quiet = decode(server, [quiet_prompt], tokens)["rate"]
     with busy_process():
         busy = decode(server, [prompt], tokens)
-    return {"busy_rate": busy["rate"], "busy_gap_p99": busy["gap_p99"], "busy_share": busy["rate"] / quiet}
+    return {"busy_rate": busy["rate"], "busy_gap_p99": busy["gap_p99"], "busy_share": over(busy["rate"], quiet)}
