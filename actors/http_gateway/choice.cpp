@@ -32,10 +32,11 @@ std::size_t choice::accept(const messages::token_batch& batch) {
     return 0;
   }
   std::size_t taken = take(batch);
-  // What had overtaken this batch follows now.
-  for (auto next = early_.begin(); next != early_.end() && next->first <= generated_.size() && !finished();
-       next = early_.erase(next))
-    taken += take(next->second);
+  // What had overtaken this batch follows now. Taken out first: the end of the choice forgets the rest.
+  while (!early_.empty() && early_.begin()->first <= generated_.size()) {
+    const auto next = early_.extract(early_.begin());
+    taken += take(next.mapped());
+  }
   return taken;
 }
 

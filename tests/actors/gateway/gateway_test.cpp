@@ -181,6 +181,18 @@ TEST_CASE("late copies and tokens of foreign legs change nothing; what overtakes
   CHECK(field_of(client.answer().body, "text") == "abcde");
 }
 
+TEST_CASE("the last token may overtake the others, twice") {
+  gateway_fixture gateway;
+  gateway_client client(gateway.port());
+  client.post(completions_path, prompt_body("x"));
+  const seen_request request = gateway.next_request(peer::admission);
+  gateway.send_tokens(request, {.first_index = 2, .tokens = ids_of("c"), .end = finish::length});
+  gateway.send_tokens(request, {.first_index = 3, .tokens = ids_of("d"), .end = finish::length});
+  gateway.send_tokens(request, {.first_index = 1, .tokens = ids_of("b")});
+  gateway.send_tokens(request, {.first_index = 0, .tokens = ids_of("a")});
+  CHECK(field_of(client.answer().body, "text") == "abc");
+}
+
 TEST_CASE("tokens that never come are missed, and the choice is tried again") {
   gateway_fixture gateway;
   gateway_client client(gateway.port());
