@@ -22,6 +22,7 @@ shard_internal_actor::behavior_type run(shard_internal_actor::stateful_pointer<h
                                         const std::shared_ptr<shard_environment>& environment) {
   self->state.state = std::make_unique<shard_state>(self, options, environment);
   auto* state = self->state.state.get();
+  self->set_down_handler([state](const caf::down_msg& down) { state->peer_down(down.source); });
   self->delayed_send(self, tick_interval, messages::tick_atom::value);
   return {
       [state](const messages::status_request& request) { return state->status(request.read()->getSerial()); },
@@ -113,6 +114,9 @@ messages::offer_done shard_state::answer(std::uint64_t offer, std::uint32_t stor
 
 caf::result<messages::offer_done> shard_state::take_offer(const messages::offer_blocks& offer) {
   if (offers_.size() + parked_.size() >= options_.max_offers) return answer(offer.read()->getOffer(), 0);
+  const auto worker = self_->current_sender();
+  if (sources_.emplace(caf::actor_cast<caf::actor_addr>(worker), region_of(offer.read()->getRegion())).second)
+    self_->monitor(worker);
   auto promise = self_->make_response_promise<messages::offer_done>();
   const auto reply = promise;
   if (!try_take(offer, promise))
@@ -224,6 +228,10 @@ void shard_state::offer_arrived(const shard_offer_arrived& arrived) {
 
 void shard_state::set_peers(const messages::conductor_reports& conductor) {
   conductor_ = conductor;
+}
+
+void shard_state::peer_down(const caf::actor_addr& who) {
+  if (const auto source = sources_.extract(who)) environment_->transfers->forget(source.mapped());
 }
 
 void shard_state::tick() {

@@ -38,6 +38,7 @@ class shard_state {
   caf::result<messages::offer_done> take_offer(const messages::offer_blocks& offer);
   void offer_arrived(const shard_offer_arrived& arrived);
   void set_peers(const messages::conductor_reports& conductor);
+  void peer_down(const caf::actor_addr& who);
   void tick();
   [[nodiscard]] messages::actor_status status(std::uint64_t serial) const;
   [[nodiscard]] messages::cache_snapshot snapshot() const;
@@ -74,6 +75,8 @@ class shard_state {
   kvcache::dram_arena arena_;
   std::unordered_set<kvcache::block_key> stored_;  ///< what the arena can find, by key
   std::map<std::uint64_t, std::shared_ptr<open_offer>> offers_;
+  /// Workers that offered blocks: their regions stay mapped here until they are forgotten.
+  std::map<caf::actor_addr, transport::region_descriptor> sources_;
   std::vector<parked_offer> parked_;
   std::uint64_t next_offer_ = 1;
   cache_report cache_report_;

@@ -104,6 +104,7 @@ void prefill_state::release_if_unused(const leg_ptr& leg) {
 }
 
 void prefill_state::peer_down(const caf::actor_addr& who) {
+  if (const auto source = sources_.extract(who)) environment_->transfers->forget(source.mapped());
   watched_.erase(who);
   const auto all = order_;
   for (const auto& leg : all)

@@ -61,6 +61,8 @@ void prefill_state::pull(const leg_ptr& leg, const messages::prefix_pinned& pinn
     pull->headers.push_back(block_header_of(headers[i]));
     ranges.push_back({pull->blocks[i] * bytes, slots[i] * bytes, bytes});
   }
+  const auto source = region_of(given->getRegion());
+  if (sources_.emplace(leg->shard.address(), source).second) self_->monitor(leg->shard);
   leg->in_use += 1;  // until pull_done
   auto& kept = *pulls_.emplace(leg->header.leg, std::move(pull)).first->second;
 
@@ -84,7 +86,7 @@ void prefill_state::pull(const leg_ptr& leg, const messages::prefix_pinned& pinn
     caf::anon_send(me, prefill_pull_done{leg->header.leg, good});
   };
   environment_->transfers->get(
-      region_of(given->getRegion()), std::move(ranges), options_.transfer_deadline,
+      source, std::move(ranges), options_.transfer_deadline,
       [this, me, leg,
        verify = std::move(verify)](const transport::result<transport::transfer_report>& outcome) {
         if (outcome) {

@@ -109,6 +109,8 @@ class prefill_state {
   std::shared_ptr<worker_environment> environment_;
   messages::conductor_reports conductor_;
   std::set<caf::actor_addr> watched_;  ///< decode workers whose end is told to us
+  /// Shards that were pulled from: their regions stay mapped here until they are forgotten.
+  std::map<caf::actor_addr, transport::region_descriptor> sources_;
 
   kvcache::prefix_cache cache_;
   std::vector<std::vector<std::uint64_t>> checksums_;  ///< by block; empty = not known

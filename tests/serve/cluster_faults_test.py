@@ -74,6 +74,14 @@ def alone(asked):
                 for answer in together(*[lambda one=one: server.good(COMPLETIONS, **one) for one in asked])]
 
 
+def shared_memory_of(pid):
+    """System V segments that the process made: they last as long as anybody has them attached."""
+    with open("/proc/sysvipc/shm", encoding="ascii") as file:
+        rows = [line.split() for line in file]
+    maker = rows[0].index("cpid")
+    return [row for row in rows[1:] if int(row[maker]) == pid]
+
+
 def big_cluster():
     return Cluster(("gateway",), ("gateway",), ("prefill",), ("prefill",), ("decode",), ("decode",), ("cache",),
                    head=("conductor",))
@@ -97,6 +105,7 @@ def killed():
             lost = Streams(doomed_gateway, asked[:2]) if victim is doomed_gateway else None
             moment = draw.randrange(1, 1500)
             until(lambda: streams.events >= moment, f"event {moment}")
+            dead = victim.process.pid
             victim.kill()
             victim.start()
             streams.join().check(want, f"round {number}: {role} killed after {moment} events")
@@ -105,6 +114,7 @@ def killed():
             victim.until_running()
             cluster.until_whole(watched)
             watched.until_idle(f"round {number}: nothing is held after {role} was killed")
+            until(lambda: not shared_memory_of(dead), f"round {number}: nobody keeps the memory of the dead {role}")
 
 
 @test
