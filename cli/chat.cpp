@@ -8,12 +8,14 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <iostream>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli/chat_event.hpp"
+#include "cli/exit_code.hpp"
 #include "http/generation_response.hpp"
 #include "http/message_parser.hpp"
 
@@ -162,7 +164,7 @@ class conversation {
 int conversation::run() {
   if (address_.host.empty()) {
     fail("'" + options_.url + "' is not a URL of the form http://host:port");
-    return 2;
+    return exit_usage;
   }
   if (streams_.interactive)
     streams_.notes << "Talking to " << options_.url << ". /help lists the commands." << std::endl;
@@ -178,7 +180,7 @@ int conversation::run() {
     all_good = ask(line) && all_good;
   }
   if (streams_.interactive) streams_.notes << std::endl;
-  return all_good || streams_.interactive ? 0 : 1;
+  return all_good || streams_.interactive ? 0 : exit_failed;
 }
 
 /// False: no command, but a prompt that begins with a slash.
@@ -306,7 +308,16 @@ void conversation::show_stats(steady::time_point asked) const {
 
 }  // namespace
 
-int run_chat(const chat_options& options) {
+int run_chat(const chat_options& given) {
+  auto options = given;
+  if (!options.api_key_file.empty()) {
+    std::ifstream file(options.api_key_file);
+    if (!(file >> options.api_key)) {
+      std::cerr << "yolk chat: --api-key-file " << options.api_key_file
+                << ": cannot be read, or holds no key\n";
+      return exit_usage;
+    }
+  }
   return run_chat(options, {std::cin, std::cout, std::cerr, ::isatty(STDIN_FILENO) != 0});
 }
 

@@ -12,6 +12,7 @@ struct chat_options {
   std::string model;                          ///< empty = the server's only one
   std::string system;                         ///< the system message; empty = none
   std::string api_key;
+  std::string api_key_file;           ///< holds the key as its first word, in place of api_key
   std::uint32_t max_tokens = 0;       ///< 0 = what the server gives
   std::optional<double> temperature;  ///< absent = the server's default
   bool stats = false;                 ///< after each answer: tokens, speed, cached tokens

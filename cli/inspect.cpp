@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "cli/exit_code.hpp"
 #include "cli/format.hpp"
 #include "cli/model_folder.hpp"
 #include "model/loaded_model.hpp"
@@ -24,7 +25,7 @@ int run_inspect(const inspect_options& options) {
   const auto inspected = model::inspect_model(folder);
   if (!inspected) {
     std::fprintf(stderr, "yolk model inspect: %s\n", inspected.error().message.c_str());
-    return 1;
+    return exit_usage;
   }
   const auto& summary = *inspected;
   const auto& config = summary.config;

@@ -1,9 +1,11 @@
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <string>
 #include <string_view>
 
 #include "cli/chat_command.hpp"
 #include "cli/ctl.hpp"
+#include "cli/exit_code.hpp"
 #include "cli/inspect.hpp"
 #include "cli/node.hpp"
 #include "cli/replay.hpp"
@@ -16,12 +18,35 @@ namespace {
 constexpr const char* what_serve_does = "Serve a model over an OpenAI-compatible HTTP API";
 constexpr const char* what_node_does = "Run a node of a cluster, with some of the roles of a server";
 
+/// Shows help or what is wrong with the command line; the exit code.
+int end_parsing(const CLI::App& app, const CLI::ParseError& problem) {
+  // CLI11 names the file alone.
+  if (problem.get_name() == "FileError") std::fputs("--config: ", stderr);
+  return app.exit(problem) == 0 ? 0 : yolk::cli::exit_usage;
+}
+
+/// Whether the word where a command should stand is none; says so.
+bool is_no_command(const CLI::App& app, const char* prefix, const char* word) {
+  if (word == nullptr || *word == '-') return false;
+  std::string known;
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == word) return false;
+    known += (known.empty() ? "" : ", ") + command->get_name();
+  }
+  std::fprintf(stderr, "%s: there is no command '%s', but: %s\n", prefix, word, known.c_str());
+  return true;
+}
+
 /// `yolk serve …`: argv[0] is "serve".
 int serve(int argc, char** argv) {
   CLI::App app{what_serve_does, "yolk serve"};
   yolk::cli::serve_options options;
   yolk::cli::declare_serve(app, options);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    return end_parsing(app, problem);
+  }
   return yolk::cli::run_service(options, "serve");
 }
 
@@ -30,7 +55,11 @@ int node(int argc, char** argv) {
   CLI::App app{what_node_does, "yolk node"};
   yolk::cli::node_command_options options;
   yolk::cli::declare_node(app, options);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    return end_parsing(app, problem);
+  }
   return yolk::cli::run_node(options);
 }
 
@@ -58,15 +87,20 @@ int main(int argc, char** argv) {
   yolk::cli::inspect_options inspect;
   auto* inspect_command = yolk::cli::add_inspect(*model, inspect);
 
+  const char* first = argc > 1 ? argv[1] : nullptr;
+  const char* second = argc > 2 ? argv[2] : nullptr;
+  if (is_no_command(app, "yolk", first) ||
+      (first != nullptr && first == model->get_name() && is_no_command(*model, "yolk model", second)))
+    return yolk::cli::exit_usage;
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
-    return app.exit(problem);
+    return end_parsing(app, problem);
   }
   if (chat_command->parsed()) return yolk::cli::run_chat(chat);
   if (replay_command->parsed()) return yolk::cli::run_replay(replay);
   if (ctl_commands.status->parsed()) return yolk::cli::run_ctl_status(ctl);
   if (ctl_commands.drain->parsed()) return yolk::cli::run_ctl_drain(ctl);
   if (inspect_command->parsed()) return yolk::cli::run_inspect(inspect);
-  return 2;
+  return yolk::cli::exit_usage;
 }

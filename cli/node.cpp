@@ -7,6 +7,7 @@
 #include <map>
 
 #include "cli/cluster_access.hpp"
+#include "cli/exit_code.hpp"
 #include "cli/option_file.hpp"
 
 namespace yolk::cli {
@@ -24,7 +25,7 @@ const std::map<std::string, std::uint32_t> role_names = {{"gateway", actors::rol
 
 int fail(const std::string& message) {
   std::fprintf(stderr, "yolk node: %s\n", message.c_str());
-  return 1;
+  return exit_usage;
 }
 
 std::string own_name() {

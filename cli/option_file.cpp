@@ -1,12 +1,44 @@
 #include "cli/option_file.hpp"
 
+#include <cctype>
+#include <charconv>
 #include <memory>
+#include <string_view>
 
 namespace yolk::cli {
 
 namespace {
 
 constexpr std::uint64_t max_bytes = std::uint64_t{64} << 40;
+
+constexpr const char* units_text =
+    "KiB, MiB, GiB or TiB behind it (KB, MB, GB, TB mean the same), or nothing for bytes";
+
+/// Turns "512MiB" into its number of bytes; empty, or what is wrong.
+std::string to_bytes(std::string& given) {
+  const std::string_view text = given;
+  std::uint64_t number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  auto unit = text.substr(static_cast<std::size_t>(parsed.ptr - text.data()));
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  std::string lower;
+  for (const char letter : unit) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  constexpr std::string_view scales = "kmgt";
+  int shift = 0;
+  if (!lower.empty() && lower != "b") {
+    const auto scale = scales.find(lower.front());
+    const auto rest = std::string_view(lower).substr(1);
+    if (scale == std::string_view::npos || !(rest.empty() || rest == "b" || rest == "i" || rest == "ib"))
+      return "'" + given + "' is no size: a number with " + units_text;
+    shift = 10 * (static_cast<int>(scale) + 1);
+  }
+  if (parsed.ec == std::errc::invalid_argument)
+    return "'" + given + "' is no size: a number with " + units_text;
+  if (parsed.ec != std::errc() || number == 0 || number > max_bytes >> shift)
+    return "'" + given + "': from 1 byte to 64TiB";
+  given = std::to_string(number << shift);
+  return {};
+}
 
 bool is_section_mark(const CLI::ConfigItem& item) {
   return item.name == "++" || item.name == "--";
@@ -36,21 +68,14 @@ void add_option_file(CLI::App& command, const std::string& section) {
 
 CLI::Option* add_byte_size(CLI::App& command, const std::string& name, std::uint64_t& target,
                            const std::string& text) {
-  const auto sign = [](std::string& given) {
-    return given.find('-') == std::string::npos ? std::string()
-                                                : "a number of bytes is not negative: " + given;
-  };
-  const auto size = [](std::string& given) {
-    std::uint64_t bytes = 0;
-    if (!CLI::detail::lexical_cast(given, bytes) || bytes == 0 || bytes > max_bytes)
-      return "from 1 to 64TiB, not " + given + " bytes";
-    return std::string();
-  };
   return command.add_option(name, target, text)
-      ->check(CLI::Validator(size, ""))
-      ->transform(CLI::AsSizeValue(false))
-      ->transform(CLI::Validator(sign, ""))
+      ->transform(CLI::Validator(to_bytes, "SIZE"))
       ->capture_default_str();
+}
+
+CLI::Validator not_empty(const std::string& what) {
+  return {[what](std::string& given) { return given.empty() ? "may not be empty: " + what : std::string(); },
+          ""};
 }
 
 }  // namespace yolk::cli

@@ -27,4 +27,7 @@ void add_option_file(CLI::App& command, const std::string& section);
 CLI::Option* add_byte_size(CLI::App& command, const std::string& name, std::uint64_t& target,
                            const std::string& text);
 
+/// A check for options whose empty value would mean something else. `what` is wanted, for the message.
+CLI::Validator not_empty(const std::string& what);
+
 }  // namespace yolk::cli

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/exit_code.hpp"
 #include "scheduling/placement.hpp"
 #include "simulation/replay.hpp"
 #include "simulation/report.hpp"
@@ -14,9 +15,9 @@ namespace yolk::cli {
 
 namespace {
 
-int fail(const std::string& message) {
+int fail(const std::string& message, int exit_code = exit_usage) {
   std::fprintf(stderr, "yolk replay: %s\n", message.c_str());
-  return 1;
+  return exit_code;
 }
 
 bool write_file(const std::string& path, const std::string& text) {
@@ -30,7 +31,7 @@ bool write_file(const std::string& path, const std::string& text) {
 int show_preset(const std::string& name) {
   const auto text = simulation::preset_text(name);
   if (text.empty()) return fail("--show-preset: there is no preset '" + name + "'");
-  return write_file("-", std::string(text)) ? 0 : 1;
+  return write_file("-", std::string(text)) ? 0 : exit_failed;
 }
 
 }  // namespace
@@ -91,7 +92,7 @@ int run_replay(const replay_options& given) {
 
   const auto begin = std::chrono::steady_clock::now();
   auto replayed = simulation::replay(**trace, cluster);
-  if (!replayed) return fail(replayed.error().message);
+  if (!replayed) return fail(replayed.error().message, exit_failed);
   const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const auto name = std::filesystem::path(given.trace_path).filename().string();
   const simulation::report_input report{cluster, options, name, *replayed};
@@ -99,9 +100,9 @@ int run_replay(const replay_options& given) {
   std::fprintf(stderr, "  replayed in %.1f s: %.1f million messages, %.1f million events\n", seconds,
                static_cast<double>(replayed->messages) / 1e6, static_cast<double>(replayed->events) / 1e6);
   if (!given.json_path.empty() && !write_file(given.json_path, simulation::report_json(report)))
-    return fail("--json: " + given.json_path + ": cannot be written");
+    return fail("--json: " + given.json_path + ": cannot be written", exit_failed);
   if (!given.html_path.empty() && !write_file(given.html_path, simulation::report_page(report)))
-    return fail("--html: " + given.html_path + ": cannot be written");
+    return fail("--html: " + given.html_path + ": cannot be written", exit_failed);
   return 0;
 }
 

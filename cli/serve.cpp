@@ -16,6 +16,7 @@
 
 #include "actors/supervisor/node.hpp"
 #include "cli/api_keys.hpp"
+#include "cli/exit_code.hpp"
 #include "cli/format.hpp"
 #include "cli/model_folder.hpp"
 #include "cli/option_file.hpp"
@@ -29,10 +30,10 @@ namespace {
 
 constexpr long progress_interval_nanoseconds = 200'000'000;
 
-std::function<int(const std::string&)> failing(const std::string& command) {
-  return [command](const std::string& message) {
+std::function<int(const std::string&)> failing(const std::string& command, int exit_code) {
+  return [command, exit_code](const std::string& message) {
     std::fprintf(stderr, "yolk %s: %s\n", command.c_str(), message.c_str());
-    return 1;
+    return exit_code;
   };
 }
 
@@ -52,15 +53,25 @@ void print_node(const actors::worker_factory& factory, const gpu::platform& plat
               short_bytes(node.cache_dram_bytes).c_str());
 }
 
+/// A host that this machine can call, as URLs have it.
+std::string url_host(const std::string& listens_on) {
+  if (listens_on == "0.0.0.0") return "127.0.0.1";
+  if (listens_on == "::") return "[::1]";
+  return listens_on.find(':') == std::string::npos ? listens_on : "[" + listens_on + "]";
+}
+
 void print_service(const serve_options& options, std::uint16_t port) {
-  const auto host =
-      options.node.gateway.host == "0.0.0.0" ? std::string("127.0.0.1") : options.node.gateway.host;
-  const auto url = "http://" + host + ":" + std::to_string(port);
+  const auto url = "http://" + url_host(options.node.gateway.host) + ":" + std::to_string(port);
   const auto key = options.node.gateway.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_KEY'";
+  // The builtin model recalls what its context says and can do little else.
+  const auto question =
+      options.model_folder.empty()
+          ? "The red fox holds 4821. The tall owl holds silver. What does the tall owl hold?"
+          : "Hello";
   std::printf("  serving  %s  (a page to look at; /v1, /metrics, /health)\n\n", url.c_str());
   std::printf(
-      "  curl %s/v1/chat/completions%s -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n\n",
-      url.c_str(), key);
+      "  curl %s/v1/chat/completions%s -d '{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}'\n\n",
+      url.c_str(), key, question);
   std::fflush(stdout);
 }
 
@@ -101,6 +112,22 @@ std::string pools_too_large(const actors::node_options& node) {
   if (pools <= memory) return {};
   return "--prefill-kv, --decode-kv, --cache-dram: the workers' pools and the cache need " +
          short_bytes(pools) + ", this machine has " + short_bytes(memory);
+}
+
+/// Which pools hold no two blocks, or nothing.
+std::string pools_too_small(const actors::worker_factory& factory) {
+  const auto& node = factory.options();
+  const auto least = 2 * factory.model()->config.kv_layout(node.block_tokens).block_bytes();
+  std::string which;
+  if (node.prefill_workers > 0 && node.prefill_kv_bytes < least) which = "--prefill-kv";
+  if (node.decode_workers > 0 && node.decode_kv_bytes < least)
+    which += which.empty() ? "--decode-kv" : ", --decode-kv";
+  if (!which.empty())
+    return which + ": too small, a pool must hold at least two blocks (" + short_bytes(least) + ")";
+  if (factory.max_context_tokens() < 2 * node.block_tokens)
+    return "--block-tokens: the context of " + std::to_string(factory.max_context_tokens()) +
+           " tokens holds no two blocks";
+  return {};
 }
 
 /// Tells how the node gets on, until a signal comes or the cluster refuses it. The exit code.
@@ -170,14 +197,17 @@ void declare_serve(CLI::App& serve, serve_options& options) {
 void declare_service(CLI::App& command, serve_options& options) {
   auto* serve = &command;
   auto& node = options.node;
-  serve->add_option("--host", node.gateway.host, "Address to listen on")->capture_default_str();
+  serve->add_option("--host", node.gateway.host, "Address to listen on")
+      ->check(not_empty("an address; 0.0.0.0 and :: are all interfaces"))
+      ->capture_default_str();
   serve->add_option("--port", node.gateway.port, "Port to listen on; 0 = any free one")
+      ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   serve->add_option("--model", options.model_folder,
                     "A Hugging Face model folder (default: the builtin model)");
   serve->add_option("--served-model-name", options.served_name,
                     "What clients call the model (default: its folder)");
-  serve->add_option("--device", options.device, "Where kernels run")
+  serve->add_option("--device", options.device, "Where kernels run (cuda: not built in)")
       ->check(CLI::IsMember({"host", "cuda"}))
       ->capture_default_str();
   serve
@@ -227,16 +257,17 @@ void declare_service(CLI::App& command, serve_options& options) {
 }
 
 int run_service(const serve_options& given, const std::string& command) {
-  const auto fail = failing(command);
+  const auto fail = failing(command, exit_failed);
+  const auto refuse = failing(command, exit_usage);
   auto options = given;
   if (options.device == "cuda")
-    return fail("--device cuda: this program was built without CUDA; use --device host");
+    return refuse("--device cuda: this program was built without CUDA; use --device host");
   if (!options.api_keys_file.empty()) {
     auto keys = read_api_keys(options.api_keys_file);
-    if (!keys) return fail("--api-keys: " + keys.error().message);
+    if (!keys) return refuse("--api-keys: " + keys.error().message);
     options.node.gateway.api_keys = std::move(keys).value();
   }
-  if (const auto problem = pools_too_large(options.node); !problem.empty()) return fail(problem);
+  if (const auto problem = pools_too_large(options.node); !problem.empty()) return refuse(problem);
   options.node.drain_limit = std::chrono::seconds(options.drain_seconds);
   const auto signals = block_signals();
   allow_many_sockets();
@@ -249,7 +280,7 @@ int run_service(const serve_options& given, const std::string& command) {
       {.thread_count = options.threads, .force_isa = std::nullopt, .prefill_share = options.prefill_share});
   if (!platform) return fail("--device host: " + platform.error().message);
   auto loaded = model::load_model(folder, **platform);
-  if (!loaded) return fail("--model: " + loaded.error().message);
+  if (!loaded) return refuse("--model: " + loaded.error().message);
   auto model = std::move(loaded).value();
   if (!options.served_name.empty()) {
     auto renamed = std::make_shared<model::loaded_model>(*model);
@@ -260,8 +291,7 @@ int run_service(const serve_options& given, const std::string& command) {
   auto factory = std::make_shared<const actors::worker_factory>(
       options.node, model, *platform, std::make_shared<actors::metrics>(model->name),
       std::make_shared<core::steady_clock>());
-  if (factory->max_context_tokens() < 2 * options.node.block_tokens)
-    return fail("--prefill-kv, --decode-kv: too small, a pool must hold at least two blocks");
+  if (const auto problem = pools_too_small(*factory); !problem.empty()) return refuse(problem);
   auto node = actors::node::start(factory);
   if (!node) return fail(node.error().message);
   print_node(*factory, **platform);

@@ -84,10 +84,30 @@ TEST_CASE("an unknown key is named") {
 TEST_CASE("sizes are written with binary suffixes") {
   CHECK(parse({"--cache-dram", "512MiB"}).node.cache_dram_bytes == std::uint64_t{512} << 20);
   CHECK(parse({"--cache-dram", "4096"}).node.cache_dram_bytes == 4096);
-  CHECK_THROWS_AS(parse({"--cache-dram", "much"}), CLI::ValidationError);
+  CHECK(parse({"--cache-dram", "3 gb"}).node.cache_dram_bytes == std::uint64_t{3} << 30);
+  CHECK(parse({"--cache-dram", "64TiB"}).node.cache_dram_bytes == std::uint64_t{64} << 40);
+  for (const char* wrong : {"much", "12XB", "1.5GiB", "5GiBs", "", "99999999999999999999", "16777216TiB"}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_AS(parse({"--cache-dram", wrong}), CLI::ValidationError);
+  }
+  CHECK_THROWS_WITH_AS(parse({"--cache-dram", "12XB"}), doctest::Contains("KiB, MiB, GiB or TiB"),
+                       CLI::ValidationError);
   CHECK_THROWS_AS(parse({"--cache-dram", "-1"}), CLI::ValidationError);
   CHECK_THROWS_AS(parse({"--cache-dram", "0"}), CLI::ValidationError);
   CHECK_THROWS_AS(parse({"--cache-dram", "65TiB"}), CLI::ValidationError);
+}
+
+TEST_CASE("an empty host is refused: it would be all interfaces") {
+  CHECK_THROWS_AS(parse({"--host", ""}), CLI::ValidationError);
+  const options_file none("host =\n");
+  CHECK_THROWS_AS(parse({"--config", none.name()}), CLI::ValidationError);
+  const options_file empty("host = \"\"\n");
+  CHECK_THROWS_AS(parse({"--config", empty.name()}), CLI::ValidationError);
+}
+
+TEST_CASE("a port is refused with the range of ports") {
+  CHECK_THROWS_WITH_AS(parse({"--port", "99999"}), doctest::Contains("65535"), CLI::ValidationError);
+  CHECK(parse({"--port", "65535"}).node.gateway.port == 65535);
 }
 
 TEST_CASE("a placement policy is chosen by its name, and a name that none has is refused") {

@@ -18,9 +18,10 @@ def run(*arguments, text=""):
     return subprocess.run([PROGRAM, *arguments], input=text, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
 
-def fails(*arguments, words=()):
+def fails(*arguments, words=(), code=2):
+    """It ends with the exit code (2: the command line is wrong, 1: it cannot be done), and says why."""
     ended = run(*arguments)
-    assert ended.returncode not in (0, None) and ended.returncode > 0, (arguments, ended)
+    assert ended.returncode == code, (arguments, ended)
     for word in words:
         assert word in ended.stderr, (arguments, word, ended.stderr)
     assert "serving" not in ended.stdout, ended.stdout
@@ -213,7 +214,7 @@ def stopped_and_continued():
 def port_in_use():
     """a port that is taken is said, and the one who has it goes on"""
     with Server() as server:
-        fails("serve", "--port", str(server.port), words=("cannot listen", str(server.port), "in use"))
+        fails("serve", "--port", str(server.port), code=1, words=("cannot listen", str(server.port), "in use"))
         server.complete("Hello", max_tokens=1)
 
 
@@ -222,15 +223,18 @@ def wrong_options():
     """a wrong option names the option, its value and what may be"""
     fails("serve", "--no-such-option", words=("--no-such-option",))
     fails("serve", "extra", words=("extra",))
-    fails("serve", "--port", "99999", words=("--port", "99999"))
+    fails("serve", "--port", "99999", words=("--port", "99999", "65535"))
     fails("serve", "--port", "http", words=("--port", "http"))
     fails("serve", "--prefill-workers", "0", words=("--prefill-workers", "1", "64"))
     fails("serve", "--block-tokens", "17", words=("--block-tokens", "17"))
     fails("serve", "--cache-dram", "much", words=("--cache-dram", "much"))
-    fails("serve", "--decode-kv", "5", "--port", "0", words=("--decode-kv", "two blocks"))
+    fails("serve", "--cache-dram", "12XB", words=("--cache-dram", "12XB", "GiB"))
+    fails("serve", "--host", "", words=("--host", "empty"))
+    assert "--prefill-kv" not in fails("serve", "--decode-kv", "5", "--port", "0", words=("--decode-kv", "two blocks"))
+    assert "--decode-kv" not in fails("serve", "--prefill-kv", "5", "--port", "0", words=("--prefill-kv", "two blocks"))
     fails("serve", "--device", "abacus", words=("--device", "abacus", "host"))
     fails("serve", "--device", "cuda", words=("--device cuda", "without CUDA"))
-    fails("serve", "--host", "no.such.host.invalid", "--port", "0", words=("no.such.host.invalid",))
+    fails("serve", "--host", "no.such.host.invalid", "--port", "0", code=1, words=("no.such.host.invalid",))
     fails("serve", "--model", "/no/such/folder", words=("--model", "/no/such/folder"))
     with tempfile.TemporaryDirectory() as folder:
         fails("serve", "--model", folder, words=("--model", folder, "config.json"))
@@ -238,7 +242,9 @@ def wrong_options():
             file.write('{"model_type": "telepathy"}')
         fails("serve", "--model", folder, words=("--model", folder))
     fails(words=("subcommand",))
-    fails("no-such-command", words=("subcommand",))
+    fails("no-such-command", words=("no-such-command", "serve"))
+    fails("model", "no-such-command", words=("no-such-command", "inspect"))
+    fails("chat", "--api-key-file", "/no/such/file", words=("--api-key-file", "/no/such/file"))
 
 
 @test
@@ -280,7 +286,7 @@ def config_file():
         fails("serve", "--config", file.name, "--port", "0", words=("--max-running", "many"))
     with written("[other]\nmax-running = 5\n") as file:
         fails("serve", "--config", file.name, "--port", "0", words=("other",))
-    fails("serve", "--config", "/no/such/file", words=("/no/such/file",))
+    fails("serve", "--config", "/no/such/file", words=("--config", "/no/such/file"))
     fails("serve", "--config", "/tmp", words=("/tmp",))
 
 
@@ -319,8 +325,12 @@ def chat():
         assert spoken.stderr.count("prompt tokens cached") == 2, spoken.stderr
         refused = run("chat", "--url", server.url, "--model", "other", text="Hello\n")
         assert refused.returncode != 0 and "404" in refused.stderr and "other" in refused.stderr, refused
+    with written("\nsk-test more\n") as keys, Server("--api-keys", keys.name) as server:
+        assert run("chat", "--url", server.url, text="Hello\n").returncode == 1
+        spoken = run("chat", "--url", server.url, "--api-key-file", keys.name, "--max-tokens", "2", text="Hello\n")
+        assert spoken.returncode == 0, spoken
     fails_to_connect = run("chat", "--url", server.url, text="Hello\n")
-    assert fails_to_connect.returncode != 0 and "cannot connect" in fails_to_connect.stderr, fails_to_connect
+    assert fails_to_connect.returncode == 1 and "cannot connect" in fails_to_connect.stderr, fails_to_connect
 
 
 if __name__ == "__main__":
