@@ -8,21 +8,22 @@
 
 #include "actors/supervisor/control.hpp"
 #include "cli/cluster_access.hpp"
+#include "cli/exit_code.hpp"
 
 namespace yolk::cli {
 
 namespace {
 
-int fail(const std::string& message) {
+int fail(const std::string& message, int exit_code = exit_failed) {
   std::fprintf(stderr, "yolk ctl: %s\n", message.c_str());
-  return 1;
+  return exit_code;
 }
 
 int with_cluster(const ctl_options& options, const std::function<int(actors::cluster_control&)>& what) {
   const auto heads = parse_heads(options.join);
-  if (!heads) return fail(heads.error().message);
+  if (!heads) return fail(heads.error().message, exit_usage);
   auto identity = read_identity(options.secret_file);
-  if (!identity) return fail(identity.error().message);
+  if (!identity) return fail(identity.error().message, exit_usage);
   const auto control = actors::cluster_control::start(std::move(identity).value());
   if (const auto connected = control->connect(heads.value()); !connected)
     return fail(connected.error().message);

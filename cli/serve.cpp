@@ -64,14 +64,12 @@ void print_service(const serve_options& options, std::uint16_t port) {
   const auto url = "http://" + url_host(options.node.gateway.host) + ":" + std::to_string(port);
   const auto key = options.node.gateway.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_KEY'";
   // The builtin model recalls what its context says and can do little else.
-  const auto question =
+  const auto asked =
       options.model_folder.empty()
-          ? "The red fox holds 4821. The tall owl holds silver. What does the tall owl hold?"
-          : "Hello";
+          ? R"("temperature":0,"messages":[{"role":"user","content":"The red fox holds 4821. The tall owl holds silver. What does the tall owl hold?"}])"
+          : R"("messages":[{"role":"user","content":"Hello"}])";
   std::printf("  serving  %s  (a page to look at; /v1, /metrics, /health)\n\n", url.c_str());
-  std::printf(
-      "  curl %s/v1/chat/completions%s -d '{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}'\n\n",
-      url.c_str(), key, question);
+  std::printf("  curl %s/v1/chat/completions%s -d '{%s}'\n\n", url.c_str(), key, asked);
   std::fflush(stdout);
 }
 
