@@ -59,6 +59,9 @@ void declare_node(CLI::App& command, node_command_options& options) {
       .add_option("--secret-file", options.secret_file,
                   "File with the cluster's secret, at least 16 bytes, the same on every node")
       ->required();
+  command.add_option(
+      "--lease", options.lease_file,
+      "With the conductor: a file whose lock makes the node the head; others with it stand by");
   command.add_option("--name", cluster.name, "What people read of this node (default: host and process id)");
   declare_service(command, options.service);
 }
@@ -87,6 +90,12 @@ int run_node(const node_command_options& given) {
   auto identity = read_identity(given.secret_file);
   if (!identity) return fail(identity.error().message);
   cluster.identity = std::move(identity).value();
+  if (!given.lease_file.empty()) {
+    if (!head) return fail("--lease is for nodes with the role conductor");
+    auto lease = actors::make_file_lease(given.lease_file);
+    if (!lease) return fail("--lease: " + lease.error().message);
+    cluster.leadership = std::move(lease).value();
+  }
   if (cluster.name.empty()) cluster.name = own_name();
   if ((cluster.roles & actors::role_prefill) == 0) node.prefill_workers = 0;
   if ((cluster.roles & actors::role_decode) == 0) node.decode_workers = 0;

@@ -14,6 +14,7 @@ struct node_command_options {
   std::vector<std::string> join;
   std::string listen;
   std::string secret_file;
+  std::string lease_file;
 };
 
 /// Declares the options of `yolk node`; as declare_serve.

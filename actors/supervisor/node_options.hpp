@@ -12,6 +12,7 @@
 #include "actors/decode_worker/decode_worker.hpp"
 #include "actors/http_gateway/http_gateway.hpp"
 #include "actors/prefill_worker/prefill_worker.hpp"
+#include "actors/supervisor/lease.hpp"
 #include "actors/supervisor/membership.hpp"
 
 namespace yolk::actors {
@@ -25,6 +26,7 @@ struct cluster_options {
   std::string advertise;               ///< the host that others reach it by; empty: the one it listens on
   std::vector<node_address> join;      ///< where the head may be; for nodes without role_conductor
   std::shared_ptr<const cluster_identity> identity;  ///< with listen
+  std::shared_ptr<lease> leadership;  ///< with role_conductor: leads only while it holds it; null: leads
   std::string name;
   std::uint32_t max_nodes = 1024;
 };

@@ -98,10 +98,8 @@ supervisor_state::supervisor_state(supervisor_internal_actor::pointer self,
 
 caf::result<std::uint16_t, std::string, std::uint16_t> supervisor_state::begin() {
   auto problem = open_door();
-  if (!problem && is_head()) problem = start_parts();
+  if (!problem) problem = try_to_lead();
   if (problem) return {std::uint16_t{0}, *problem, std::uint16_t{0}};
-  if (is_head()) progress_ = {node_state::running, port_, {}};
-  introduce_all();
   self_->send(self_, messages::tick_atom::value);
   return {port_, std::string(), address_.port};
 }
@@ -114,7 +112,7 @@ std::optional<std::string> supervisor_state::start_parts() {
     parts.emplace_back(number(actor_kind::PREFILL_WORKER), i);
   for (std::uint32_t i = 0; i < options.decode_workers; ++i)
     parts.emplace_back(number(actor_kind::DECODE_WORKER), i);
-  if (is_head()) {
+  if (has_role(role_conductor)) {
     parts.emplace_back(number(actor_kind::CONDUCTOR), 0);
     parts.emplace_back(number(actor_kind::ADMISSION_CONTROLLER), 0);
   }

@@ -43,12 +43,25 @@ model_identity supervisor_state::identity() const {
 
 std::optional<std::string> supervisor_state::open_door() {
   const auto& cluster = factory_->options().cluster;
-  if (is_head()) membership_.emplace(messages::protocol_version, identity(), cluster.max_nodes);
   if (!cluster.listen) return std::nullopt;
   const auto port = caf::openssl::publish(messages::node_door_actor(self_), cluster.listen->port,
                                           cluster.listen->host.c_str(), true);
   if (!port) return "--listen " + text_of(*cluster.listen) + ": " + self_->system().render(port.error());
   address_ = {cluster.advertise.empty() ? cluster.listen->host : cluster.advertise, *port};
+  return std::nullopt;
+}
+
+std::optional<std::string> supervisor_state::try_to_lead() {
+  const auto& cluster = factory_->options().cluster;
+  if (!has_role(role_conductor) || is_head()) return std::nullopt;
+  if (cluster.leadership && !cluster.leadership->try_acquire()) {
+    progress_.text = "stands by for " + cluster.leadership->description();
+    return std::nullopt;
+  }
+  if (auto problem = start_parts()) return problem;
+  membership_.emplace(messages::protocol_version, identity(), cluster.max_nodes);
+  progress_ = {node_state::running, port_, {}};
+  introduce_all();
   return std::nullopt;
 }
 
@@ -206,6 +219,7 @@ void supervisor_state::welcomed(const messages::node_door_actor& door,
   }
   progress_ = {node_state::running, port_, {}};
   introduce_all();
+  note_others();
 }
 
 void supervisor_state::take_peers(const messages::cluster_peers& peers,
@@ -213,11 +227,19 @@ void supervisor_state::take_peers(const messages::cluster_peers& peers,
                                   const messages::admission_controller_actor& admission) {
   if (is_head()) return;
   peers_ = {conductor, admission};
+  nodes_ = peers;
   introduce_all();
+  note_others();
+}
+
+void supervisor_state::note_others() {
+  // Before the welcome is read we do not know our place among them.
+  if (!nodes_ || number_ == 0) return;
   // Handles of others' workers come through the head, and so would all that is said to them: a connection of
   // our own is the straight way. The later of two nodes makes it.
   others_.clear();
-  for (auto node : peers.read()->getNodes())
+  const auto nodes = nodes_.read();
+  for (auto node : nodes->getNodes())
     if (node.getNumber() < number_) others_.push_back(address_of(node));
   std::erase_if(linked_, [&](const node_address& address) {
     return std::find(others_.begin(), others_.end(), address) == others_.end();
@@ -258,7 +280,10 @@ bool supervisor_state::door_down(const caf::actor_addr& who) {
 }
 
 void supervisor_state::cluster_tick() {
-  if (is_head()) return;
+  if (has_role(role_conductor)) {
+    if (auto problem = try_to_lead()) progress_ = {node_state::refused, 0, *problem};
+    return;
+  }
   if (!head_) return look_for_head();
   link_to_others();
   self_->send(head_, messages::node_report::build([&](schema::NodeReport::Builder report) {

@@ -74,7 +74,7 @@ class supervisor_state {
   [[nodiscard]] bool has_role(node_role role) const {
     return (factory_->options().cluster.roles & role) != 0;
   }
-  [[nodiscard]] bool is_head() const { return has_role(role_conductor); }
+  [[nodiscard]] bool is_head() const { return membership_.has_value(); }
   [[nodiscard]] core::worker_id worker(std::uint32_t local) const {
     return {number_ * core::workers_per_node + local};
   }
@@ -83,11 +83,14 @@ class supervisor_state {
   // supervisor_cluster.cpp
   [[nodiscard]] model_identity identity() const;
   [[nodiscard]] std::optional<std::string> open_door();
+  /// Becomes the head, if this is the node for it and its time has come; what went wrong, or nothing.
+  [[nodiscard]] std::optional<std::string> try_to_lead();
   void tell_members();
   [[nodiscard]] bool member_down(const caf::actor_addr& who);
   void look_for_head();
   void say_hello(const messages::node_door_actor& door);
   void welcomed(const messages::node_door_actor& door, const messages::node_welcome& welcome);
+  void note_others();
   void link_to_others();
   [[nodiscard]] bool door_down(const caf::actor_addr& who);
   void cluster_tick();
@@ -130,6 +133,7 @@ class supervisor_state {
   messages::node_door_actor head_;  ///< null: none now
   bool looking_ = false;
   std::size_t next_join_ = 0;
+  messages::cluster_peers nodes_;
   std::vector<node_address> others_;                        ///< to connect to
   std::vector<node_address> linked_;                        ///< connected, or about to be
   std::map<caf::actor_addr, std::function<void()>> doors_;  ///< what to do when they close

@@ -60,7 +60,7 @@ class Node(Server):
 class Cluster:
     """`with Cluster(("gateway",), ("prefill", "cache"), ("decode",)) as cluster:` beside a node with the conductor."""
 
-    def __init__(self, *members, head=("conductor", "gateway"), options=()):
+    def __init__(self, *members, head=("conductor", "gateway"), options=(), head_options=(), others=()):
         self.folder = tempfile.mkdtemp()
         self.secret = os.path.join(self.folder, "secret")
         with open(self.secret, "w", encoding="ascii") as file:
@@ -70,8 +70,9 @@ class Cluster:
         self.address = f"127.0.0.1:{port}"
         self.nodes = []
         try:
-            self.head = self.add(head, "--listen", self.address)
-            self.members = [self.add(roles, "--join", self.address) for roles in members]
+            self.head = self.add(head, "--listen", self.address, *head_options)
+            join = ",".join((self.address, *others))
+            self.members = [self.add(roles, "--join", join) for roles in members]
             for node in self.nodes:
                 node.until_running()
         except BaseException:

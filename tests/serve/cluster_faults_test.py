@@ -5,10 +5,11 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
-from cluster import Cluster
+from cluster import Cluster, free_port
 from harness import DEADLINE, PROGRAM, Server, main, test, together, until
 from same_answers import COMPLETIONS, WORDS
 
@@ -118,6 +119,20 @@ def killed():
 
 
 @test
+def lets_go():
+    """who had a dead node's KV mapped lets go of it at once, whether or not anything else happens"""
+    with Cluster(("prefill",), ("decode",), ("cache",)) as cluster:
+        cluster.until_whole()
+        cluster.head.complete("The king and his three sons went down to the sea. " * 8, max_tokens=40, ignore_eos=True)
+        cluster.head.until_idle()
+        for node in cluster.members[:2]:
+            dead = node.process.pid
+            assert any(int(row[6]) > 1 for row in shared_memory_of(dead)), "nobody has it mapped"
+            node.kill()
+            until(lambda: not shared_memory_of(dead), f"the memory of {node.roles} is free")
+
+
+@test
 def hung():
     """a stopped decode or prefill node is taken for dead, its streams go on elsewhere, and it comes back when it wakes"""
     draw = random.Random(SEED + 1)
@@ -188,6 +203,36 @@ def drained():
         assert running("decode_worker")[busy[0]] == 0, "new work went to the drained node"
         again.join().check(want, "after the drain")
         assert "there is no node 77" in control("drain", "77", code=1)
+
+
+@test
+def stands_by():
+    """when the head dies, the one that stands by leads: running streams go on, and new requests are served"""
+    draw = random.Random(SEED + 4)
+    asked = made(draw)[:8]
+    want = alone(asked)
+    lease = os.path.join(tempfile.mkdtemp(), "lease")
+    second = f"127.0.0.1:{free_port()}"
+    with Cluster(("gateway",), ("prefill",), ("decode",), ("cache",), head=("conductor",), head_options=("--lease", lease),
+                 others=(second,)) as cluster:
+        heir = cluster.add(("conductor",), "--listen", second, "--lease", lease)
+        until(lambda: "stands by" in heir.output(), "it stands by")
+        watched = cluster.members[0]
+        cluster.until_whole(watched)
+        for leader, next_one in ((cluster.head, heir), (heir, cluster.head)):
+            streams = Streams(watched, asked)
+            until(lambda: streams.events >= 60, "the streams run")
+            begin = time.monotonic()
+            leader.kill()
+            next_one.until_running()
+            print(f"        leads after {time.monotonic() - begin:.2f} s")
+            fresh = Streams(watched, asked[:2])
+            streams.join().check(want, "the head died")
+            fresh.join().check(want, "begun without a head")
+            leader.start()
+            until(lambda: "stands by" in leader.output(), "the former head stands by")
+            cluster.until_whole(watched)
+            watched.until_idle("nothing is held")
 
 
 if __name__ == "__main__":
