@@ -36,7 +36,8 @@ token_counts count_tokens(const messages::health_report& report) {
 http::actor_view view_of(schema::ActorStatus::Reader actor, const std::string& device) {
   http::actor_view view{.name = name_of(actor), .kind = kind_name(actor.getKind())};
   view.state = actor.getRunning() > 0 || actor.getHasWork() ? "busy" : "ready";
-  if (computes(actor.getKind())) view.device = device;
+  // Its kind alone: "host: AVX-512, 2 threads" is told once, of all of them.
+  if (computes(actor.getKind())) view.device = device.substr(0, device.find(':'));
   view.incarnation = actor.getIncarnation();
   view.queue = actor.getWaiting();
   view.running = actor.getRunning();

@@ -38,7 +38,7 @@ struct gateway_options {
   std::string cors_origin;  ///< "*" or one origin that browsers may call from; empty = none
   std::uint64_t random_seed =
       0;  ///< where seeds of requests without one are drawn from; 0 = the system's source
-  std::string device = "host";  ///< the workers', to show
+  std::string device = "host";  ///< the workers', to show: a kind, and more about it behind a colon
   std::string numerics;         ///< gpu::platform::numerics(), part of the root of block keys
 };
 

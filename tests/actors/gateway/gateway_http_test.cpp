@@ -132,6 +132,15 @@ TEST_CASE("models, version, page and tokenizer answer without a worker") {
   CHECK(contains(cluster.body, "decode_worker 0"));
 }
 
+TEST_CASE("the cluster's picture says all of the device once, and its kind beside each worker") {
+  gateway_fixture_options options;
+  options.gateway.device = "host: wide vectors, 2 threads";
+  gateway_fixture gateway(options);
+  gateway.report_health(true);
+  const http_answer cluster = get(gateway, "/cluster");
+  CHECK(all_of_field(cluster.body, "device") == "host: wide vectors, 2 threadshost");
+}
+
 TEST_CASE("HEAD has the headers of GET and no body") {
   gateway_fixture gateway;
   gateway_client client(gateway.port());
