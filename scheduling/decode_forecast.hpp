@@ -31,8 +31,18 @@ class decode_forecast {
   /// The sum over all workers, or what one of them carries.
   [[nodiscard]] decode_shape all_at(double when_seconds) const;
   [[nodiscard]] decode_shape worker_at(core::worker_id worker, double when_seconds) const;
-  /// What is decoding now, known and not predicted.
+  /// As worker_at, but each that decodes is counted by the chance that it still will, as if ends came at
+  /// random: nearer to the truth for a time that is near.
+  struct horizon {
+    double now_seconds = 0.0;
+    double when_seconds = 0.0;
+  };
+  [[nodiscard]] decode_shape worker_expected_at(core::worker_id worker, horizon of) const;
+  /// Of all that were placed and have not ended, in prefill or decode.
+  [[nodiscard]] decode_shape all() const { return all_; }
+  /// What is decoding now, known and not predicted; all, or of one worker.
   [[nodiscard]] decode_shape all_decoding() const { return decoding_; }
+  [[nodiscard]] decode_shape worker_decoding(core::worker_id worker) const;
   /// The first time from `from_seconds` on at which no more than `most` sequences are predicted to decode, if
   /// nothing more arrives.
   [[nodiscard]] double time_until_sequences(double from_seconds, std::uint32_t most) const;
@@ -51,7 +61,9 @@ class decode_forecast {
   options options_;
   double decode_seconds_;
   bool learnt_ = false;
+  decode_shape all_;
   decode_shape decoding_;
+  std::unordered_map<core::worker_id, decode_shape> decoding_by_worker_;
   std::unordered_map<std::uint64_t, request_state> requests_;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -116,11 +117,14 @@ struct placement_options {
   double hold_seconds = 0.25;
   /// Of those held, the one with the least arrival + weight x prefill goes first: 0 is the order of arrival.
   double short_first_weight = 1.0;
+  /// However long a prompt, only those that come within so much after it go before it.
+  double short_first_seconds = 6.0;
 };
 
 /// The place of a held prompt in their order: least first. `service_seconds`: its predicted prefill.
 inline double hold_key(double arrival_seconds, double service_seconds, const placement_options& options) {
-  return arrival_seconds + options.short_first_weight * service_seconds;
+  return arrival_seconds +
+         std::min(options.short_first_weight * service_seconds, options.short_first_seconds);
 }
 
 /// "random", "round_robin", "least_loaded", "longest_prefix", "cache_aware", "mooncake", "preble", "dynamo",

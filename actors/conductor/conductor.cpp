@@ -151,11 +151,17 @@ std::optional<scheduling::placement> conductor_state::choose(placed_leg& leg, bo
 
 scheduling::slo_view conductor_state::slo_view_of(const placed_leg& leg,
                                                   const scheduling::placement& where) const {
+  scheduling::decode_shape held;
+  if (rule_ == scheduling::admission_rule::hold && !leg.held) held = held_before(leg.wait_key).decode;
   return {.now_seconds = now_seconds(),
           .slo = &options_.slo,
           .highest_priority = options_.slo.priority,
           .where = &where,
-          .share = {leg.choice_count, std::uint64_t{leg.token_count} * leg.choice_count},
+          // With what is expected to be generated: what it will have added in the end.
+          .share = {leg.choice_count, (std::uint64_t{leg.token_count} +
+                                       scheduling::placement_request{}.expected_output_tokens) *
+                                          leg.choice_count},
+          .held_before = held,
           .decode_workers = static_cast<std::uint32_t>(std::max<std::size_t>(decode_.size(), 1)),
           .forecast = &forecast_,
           .latency = &latency_};
@@ -177,11 +183,15 @@ bool conductor_state::admit(const placed_leg& leg, const scheduling::placement& 
   return decision.admitted();
 }
 
-double conductor_state::held_seconds_before(double key) const {
-  double sum = 0.0;
+conductor_state::held_sum conductor_state::held_before(double key) const {
+  held_sum sum;
   for (const auto& [other, id] : waiting_) {
     if (other > key) break;
-    if (const auto found = legs_.find(id); found != legs_.end()) sum += found->second.service_seconds;
+    const auto found = legs_.find(id);
+    if (found == legs_.end()) continue;
+    sum.prefill_seconds += found->second.service_seconds;
+    sum.decode.sequences += found->second.choice_count;
+    sum.decode.context_tokens += std::uint64_t{found->second.token_count} * found->second.choice_count;
   }
   return sum;
 }
@@ -193,7 +203,8 @@ conductor_state::attempt conductor_state::hold(placed_leg& leg) {
   leg.service_seconds = where->service_seconds;
   leg.wait_key =
       scheduling::hold_key(leg.arrived_seconds, where->service_seconds, options_.placement_options);
-  where->predicted_ttft_seconds += held_seconds_before(leg.wait_key) / static_cast<double>(prefill_.size());
+  where->predicted_ttft_seconds +=
+      held_before(leg.wait_key).prefill_seconds / static_cast<double>(prefill_.size());
   if (!admit(leg, *where)) return attempt::refused;
   leg.held = true;
   return attempt::held;
@@ -201,7 +212,8 @@ conductor_state::attempt conductor_state::hold(placed_leg& leg) {
 
 conductor_state::attempt conductor_state::try_place(placed_leg& leg) {
   const auto chosen = choose(leg, true);
-  if (!chosen) return prefill_.empty() || decode_.empty() ? attempt::no_worker : hold(leg);
+  if (!chosen && (prefill_.empty() || decode_.empty())) return attempt::no_worker;
+  if (!chosen || scheduling::must_hold(rule_, slo_view_of(leg, *chosen))) return hold(leg);
   return admit(leg, *chosen) ? start(leg, *chosen) : attempt::refused;
 }
 

@@ -37,7 +37,7 @@ struct placed_leg {
   double arrived_seconds = 0.0;
   double wait_key = 0.0;         ///< its place among those that wait
   double service_seconds = 0.0;  ///< predicted prefill, while it is held
-  bool held = false;             ///< all workers were busy; it is admitted
+  bool held = false;             ///< no worker had time for it; it is admitted
 };
 
 /// Owns the view of the cluster. Lives in the actor, used by its handlers alone.
@@ -89,8 +89,12 @@ class conductor_state {
   [[nodiscard]] attempt hold(placed_leg& leg);
   /// False: the session was told that the leg is refused.
   [[nodiscard]] bool admit(const placed_leg& leg, const scheduling::placement& where);
-  /// Predicted, of those that would go before a leg with this key.
-  [[nodiscard]] double held_seconds_before(double key) const;
+  /// Of those that are held and would go before a leg with this key.
+  struct held_sum {
+    double prefill_seconds = 0.0;  ///< predicted
+    scheduling::decode_shape decode;
+  };
+  [[nodiscard]] held_sum held_before(double key) const;
   [[nodiscard]] scheduling::slo_view slo_view_of(const placed_leg& leg,
                                                  const scheduling::placement& where) const;
   void refuse(const placed_leg& leg, const scheduling::slo_decision& decision);

@@ -228,6 +228,18 @@ TEST_CASE(
   CHECK(cluster.settle() == "");
 }
 
+TEST_CASE(
+    "requests that are held for room at decode come one after another, and none is refused after prefill") {
+  // A decode step that is predicted to take longer than its target as soon as there are two sequences.
+  auto shape = held_to("hold", 1e6, 0.0235);
+  toy_cluster cluster(shape);
+  std::vector<toy_cluster::running> all;
+  for (std::uint64_t i = 0; i < 8; ++i) all.push_back(cluster.begin({.prompt = prompt_of(400 + i, 12)}));
+  for (std::uint64_t i = 0; i < all.size(); ++i)
+    CHECK(cluster.await(all[i]).tokens[0] == toy_generate(prompt_of(400 + i, 12), 8));
+  CHECK(cluster.settle() == "");
+}
+
 TEST_CASE("requests that are held go on when their workers die and come back") {
   actors::conductor_options conductor;
   conductor.placement_options.hold_seconds = 0.0;
@@ -244,7 +256,7 @@ TEST_CASE("requests that are held go on when their workers die and come back") {
 }
 
 TEST_CASE("a request that is refused for its targets, before or after its prefill, leaves nothing behind") {
-  for (const auto* rule : {"baseline", "early", "predicted", "per_worker"}) {
+  for (const auto* rule : {"baseline", "early", "predicted"}) {
     CAPTURE(rule);
     // A decode step that is predicted to take longer than any target.
     toy_cluster cluster(held_to(rule, 30.0, 1e-9));

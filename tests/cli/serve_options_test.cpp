@@ -119,8 +119,8 @@ TEST_CASE("a placement policy is chosen by its name, and a name that none has is
 TEST_CASE("requests are held to targets by the admission rule that is named") {
   CHECK(parse({}).node.conductor.admission == "none");
   const auto conductor =
-      parse({"--admission", "per_worker", "--slo-ttft", "2.5", "--slo-tbt", "0.05"}).node.conductor;
-  CHECK(conductor.admission == "per_worker");
+      parse({"--admission", "hold", "--slo-ttft", "2.5", "--slo-tbt", "0.05"}).node.conductor;
+  CHECK(conductor.admission == "hold");
   CHECK(conductor.slo.ttft_seconds == 2.5);
   CHECK(conductor.slo.tbt_seconds == 0.05);
   CHECK_THROWS_AS(parse({"--admission", "never"}), CLI::ValidationError);

@@ -62,3 +62,26 @@ TEST_CASE("the same seed gives the same outcome, to the last bit") {
     CHECK(one.ttft_seconds.size() == 2500);
   }
 }
+
+TEST_CASE("in overload fewer are refused than by the baseline, and more requests meet their targets") {
+  replay_options overload{.nodes = 8, .decode_nodes = 3, .speed_up = 2.4, .cache_blocks = 3000, .seed = 63};
+  MESSAGE("seed ", overload.seed);
+  overload.rule = scheduling::admission_rule::baseline;
+  const auto baseline = replay("mooncake", overload);
+  overload.rule = scheduling::admission_rule::hold;
+  const auto hold = replay("yolk", overload);
+  CHECK(4 * hold.refused_early <= 3 * baseline.refused_early);
+  CHECK(hold.refused_late == 0);
+  CHECK(hold.met >= baseline.met);
+  CHECK(hold.finished + hold.refused_early == 2500);
+}
+
+TEST_CASE("when decode is the narrow side the baseline loses prefills, and holding loses none") {
+  replay_options narrow{.nodes = 8, .decode_nodes = 2, .speed_up = 2.4, .cache_blocks = 3000, .seed = 63};
+  narrow.slo.tbt_seconds = 0.06;
+  MESSAGE("seed ", narrow.seed);
+  narrow.rule = scheduling::admission_rule::baseline;
+  CHECK(replay("mooncake", narrow).refused_late > 0);
+  narrow.rule = scheduling::admission_rule::hold;
+  CHECK(replay("yolk", narrow).refused_late == 0);
+}

@@ -396,8 +396,9 @@ TEST_CASE("while all workers have long queues a prompt is held, and goes to the 
 }
 
 TEST_CASE("short prompts go before long ones that came a little earlier, and not for ever") {
-  const placement_options options{.short_first_weight = 2.0};
+  const placement_options options{.short_first_weight = 2.0, .short_first_seconds = 4.0};
   CHECK(hold_key(1.0, 0.5, options) < hold_key(0.0, 2.0, options));
   CHECK(hold_key(5.0, 0.5, options) > hold_key(0.0, 2.0, options));
+  CHECK(hold_key(4.5, 0.0, options) > hold_key(0.0, 1000.0, options));
   CHECK(hold_key(1.0, 0.5, {.short_first_weight = 0.0}) > hold_key(0.0, 2.0, {.short_first_weight = 0.0}));
 }

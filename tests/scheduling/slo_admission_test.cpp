@@ -74,8 +74,8 @@ TEST_CASE("an idle cluster takes everything under every rule") {
 TEST_CASE("a TTFT predicted beyond its target is refused at arrival, and told when the queue will do") {
   fixture busy;
   busy.where.predicted_ttft_seconds = 14.2;
-  for (const auto rule : {admission_rule::baseline, admission_rule::early, admission_rule::predicted,
-                          admission_rule::per_worker}) {
+  for (const auto rule :
+       {admission_rule::baseline, admission_rule::early, admission_rule::predicted, admission_rule::hold}) {
     const auto decision = judge_arrival(rule, busy.view(0));
     CHECK(decision.cause == refusal_cause::prefill);
     CHECK(decision.prefill_load == doctest::Approx(1.42));
@@ -93,9 +93,14 @@ TEST_CASE("the baseline finds out that decode is full only after the prefill") {
   CHECK(full.at_arrival(admission_rule::baseline, 1) == refusal_cause::none);
   CHECK(judge_after_prefill(admission_rule::baseline, full.view(1)).cause == refusal_cause::decode);
   CHECK(full.at_arrival(admission_rule::early, 1) == refusal_cause::decode);
-  for (const auto rule :
-       {admission_rule::none, admission_rule::early, admission_rule::predicted, admission_rule::per_worker})
-    CHECK(judge_after_prefill(rule, full.view(1)).admitted());  // nothing is refused after prefill
+  // The decode worker's own load is looked at again by all rules of Mooncake's, not by Yolk's.
+  for (const auto rule : {admission_rule::early, admission_rule::predicted})
+    CHECK(judge_after_prefill(rule, full.view(1)).cause == refusal_cause::decode);
+  for (const auto rule : {admission_rule::none, admission_rule::hold})
+    CHECK(judge_after_prefill(rule, full.view(1)).admitted());
+  fixture elsewhere;
+  elsewhere.decoding(second, 30, 0);
+  CHECK(judge_after_prefill(admission_rule::baseline, elsewhere.view(1)).admitted());
 }
 
 TEST_CASE("prediction refuses for what is still in prefill, and not for what will have ended") {
@@ -112,13 +117,38 @@ TEST_CASE("prediction refuses for what is still in prefill, and not for what wil
   CHECK(ending.at_arrival(admission_rule::predicted, 19) == refusal_cause::none);
 }
 
-TEST_CASE("by worker a request is refused for its own decode worker alone") {
+TEST_CASE("a request is held while its own decode worker is full, and for no other") {
   fixture uneven;
   uneven.decoding(second, 30, 0);
+  uneven.forecast.placed(1000, first, {1, 0}, 0);
   CHECK(uneven.at_arrival(admission_rule::predicted, 1) == refusal_cause::decode);
-  CHECK(uneven.at_arrival(admission_rule::per_worker, 1) == refusal_cause::none);
+  CHECK_FALSE(must_hold(admission_rule::hold, uneven.view(1)));
   uneven.where.decode = second;
-  CHECK(uneven.at_arrival(admission_rule::per_worker, 1) == refusal_cause::decode);
+  CHECK(must_hold(admission_rule::hold, uneven.view(1)));
+  for (const auto rule :
+       {admission_rule::none, admission_rule::baseline, admission_rule::early, admission_rule::predicted})
+    CHECK_FALSE(must_hold(rule, uneven.view(1)));
+  // A worker with nothing takes what is too slow for any.
+  fixture strict;
+  strict.slo.tbt_seconds = 1e-9;
+  CHECK_FALSE(must_hold(admission_rule::hold, strict.view(1)));
+}
+
+TEST_CASE("with holding, the time until decode has room counts into the time to first token") {
+  fixture full;
+  // At 90 ms nine sequences fit on a worker, 18 on both; each stays for 20 s.
+  full.decoding(first, 9, 0);
+  full.decoding(second, 9, 0);
+  full.where.service_seconds = 2.0;
+  const auto one_more = judge_arrival(admission_rule::hold, full.view(1));
+  CHECK(one_more.admitted());
+  CHECK(one_more.prefill_load == doctest::Approx((20.0 / 18 + 2.0) / 10.0));
+  auto view = full.view(1);
+  view.held_before = {8, 0};
+  const auto refused = judge_arrival(admission_rule::hold, view);
+  CHECK(refused.cause == refusal_cause::prefill);
+  CHECK(refused.prefill_load == doctest::Approx((9 * 20.0 / 18 + 2.0) / 10.0));
+  CHECK(refused.retry_after_seconds == 2);
 }
 
 TEST_CASE("who is refused for decode is told when enough will have ended") {
@@ -157,6 +187,12 @@ TEST_CASE("the usual time in decode is learnt from those that end") {
   CHECK(forecast.all_decoding().sequences == 0);
   forecast.decoding(1, 6.0);
   CHECK(forecast.all_decoding().sequences == 2);
+  CHECK(forecast.worker_decoding(first).sequences == 2);
+  CHECK(forecast.worker_decoding(second).sequences == 0);
+  CHECK(forecast.all().context_tokens == 100);
+  // After ten seconds, the usual time, a third is expected to be there still.
+  CHECK(forecast.worker_expected_at(first, {.now_seconds = 6, .when_seconds = 6}).context_tokens == 100);
+  CHECK(forecast.worker_expected_at(first, {.now_seconds = 6, .when_seconds = 16}).context_tokens == 36);
   CHECK(forecast.all_at(15.9).sequences == 2);
   CHECK(forecast.all_at(16.0).sequences == 0);
   forecast.ended(1, 10.0);
@@ -166,6 +202,7 @@ TEST_CASE("the usual time in decode is learnt from those that end") {
   CHECK(forecast.decode_seconds() == doctest::Approx(4.0));
   forecast.ended(3, 50.0);
   CHECK(forecast.size() == 0);
+  CHECK(forecast.all().sequences == 0);
   CHECK(forecast.all_decoding().sequences == 0);
 }
 
