@@ -76,10 +76,11 @@ using decode_worker_actor =
                           caf::reacts_to<drain_worker>, caf::reacts_to<cancel_leg>,
                           caf::reacts_to<peers_changed, conductor_reports>>;
 
-using prefill_worker_actor = status_source::extend<
-    caf::reacts_to<prefill_order, generate_request, session_actor, decode_worker_actor, cache_shard_actor>,
-    caf::reacts_to<cancel_leg>, caf::replies_to<snapshot_request>::with<cache_snapshot>,
-    caf::reacts_to<peers_changed, conductor_reports>>;
+using prefill_worker_actor =
+    status_source::extend<caf::reacts_to<prefill_order, generate_request, session_actor, decode_worker_actor,
+                                         cache_shard_actor, cache_shard_actor>,
+                          caf::reacts_to<cancel_leg>, caf::replies_to<snapshot_request>::with<cache_snapshot>,
+                          caf::reacts_to<peers_changed, conductor_reports>>;
 
 /// Where the gateway's sessions place and end their legs.
 using conductor_actor =

@@ -6,10 +6,11 @@ $Cxx.namespace("yolk::messages::schema");
 using Common = import "common.capnp";
 
 struct PrefillOrder {
-  # Conductor -> prefill worker, beside the GenerateRequest and the handles of session, decode worker and the cache
-  # shard that keeps the prompt's KV (null: none does).
+  # Conductor -> prefill worker, beside the GenerateRequest and the handles of session, decode worker, the cache shard
+  # to pull from (null: none) and the one that keeps the prompt's KV (null: none does).
   header @0 :Common.RequestHeader;
-  poolCachedTokens @1 :UInt32;   # what the conductor's index says that shard has of this prompt; 0 = do not ask it
+  poolCachedTokens @1 :UInt32;   # what the conductor's index says the first has of this prompt; 0 = do not ask it
+  keptTokens @2 :UInt32;         # what it says the second has
 }
 
 struct PrefillEnded {

@@ -47,6 +47,8 @@ actors::conductor_options conductor_options_of(const cluster_description& descri
   actors::conductor_options options{.block_tokens = description.block_tokens,
                                     .latency = latency_of(description)};
   if (!description.policy.placement.empty()) options.placement = description.policy.placement;
+  if (!description.policy.admission.empty()) options.admission = description.policy.admission;
+  options.slo = {.ttft_seconds = description.slo.ttft_seconds, .tbt_seconds = description.slo.tbt_seconds};
   options.placement_options.seed = description.seed;
   return options;
 }
@@ -113,7 +115,7 @@ std::unique_ptr<transport::transfer_engine> cluster::engine(std::uint32_t index,
 std::shared_ptr<actors::worker_environment> cluster::environment(std::uint32_t index,
                                                                  const node_description& node) {
   auto made = std::make_shared<actors::worker_environment>();
-  made->id = {index};
+  made->id = {index * core::workers_per_node};
   made->incarnation = next_incarnation();
   made->model = {
       .end_tokens = {}, .vocabulary_size = 1, .context_length = description_.context_tokens, .rope_base = 1};
@@ -142,8 +144,7 @@ void cluster::start_node(std::uint32_t index, const node_description& node) {
 void cluster::start_shard(std::uint32_t index, const node_description& node) {
   auto made = std::make_shared<actors::shard_environment>();
   const auto blocks = node.dram_tokens / layout_.block_tokens;
-  // One number space for all that hold blocks: shards follow workers.
-  made->id = {static_cast<std::uint32_t>(description_.nodes.size()) + index};
+  made->id = {index * core::workers_per_node + 1};
   made->incarnation = next_incarnation();
   made->layout = layout_;
   made->byte_limit = blocks * layout_.block_bytes();

@@ -27,7 +27,7 @@ constexpr std::array presets = {preset{"8xA800-llama3-70b", R"({
   },
   "nodes": [
     {"role": "prefill", "count": 8, "device": "8xA800", "link": "4x200G", "dram_tokens": 3000000},
-    {"role": "decode", "count": 8, "device": "8xA800", "link": "4x200G", "dram_tokens": 3000000}
+    {"role": "decode", "count": 8, "device": "8xA800", "link": "4x200G"}
   ],
   "policy": {"chunk_tokens": 2048, "max_active": 2, "max_batch": 256},
   "slo": {"ttft_seconds": 30, "tbt_seconds": 0.1},

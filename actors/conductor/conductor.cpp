@@ -14,6 +14,10 @@ namespace {
 
 constexpr auto tick_interval = std::chrono::milliseconds(250);
 
+scheduling::location place_of(core::worker_id worker) {
+  return {.node = core::node_of(worker)};
+}
+
 struct holder {
   std::unique_ptr<conductor_state> state;
   static inline const char* name = "conductor";
@@ -116,6 +120,7 @@ std::optional<scheduling::placement> conductor_state::choose(placed_leg& leg, bo
   for (const auto& [id, worker] : prefill_) {
     if (worker.draining) continue;
     prefill.push_back({.worker = id,
+                       .at = place_of(id),
                        .queue_seconds = worker.queue.seconds(now),
                        .queued_requests = static_cast<std::uint32_t>(worker.queue.size()),
                        .queued_tokens = worker.placed_tokens,
@@ -123,11 +128,13 @@ std::optional<scheduling::placement> conductor_state::choose(placed_leg& leg, bo
   }
   std::vector<scheduling::prefix_holder> holders;
   for (const auto& [id, shard] : shards_)
-    if (const auto there = cached(id); there > 0) holders.push_back({.holder = id, .cached_tokens = there});
+    if (const auto there = cached(id); there > 0)
+      holders.push_back({.holder = id, .at = place_of(id), .cached_tokens = there});
   std::vector<scheduling::decode_candidate> decode;
   for (const auto& [id, worker] : decode_) {
     if (worker.draining) continue;
     decode.push_back({.worker = id,
+                      .at = place_of(id),
                       .sequences = worker.placed_sequences,
                       .context_tokens = worker.placed_tokens,
                       .free_tokens = worker.free_tokens});
@@ -144,8 +151,9 @@ std::optional<scheduling::placement> conductor_state::choose(placed_leg& leg, bo
                       .block_tokens = options_.block_tokens,
                       .may_hold = may_hold},
                      {.prefill = prefill, .holders = holders, .decode = decode, .latency = &latency_});
-  if (chosen)
-    leg.shard = chosen->source ? shards_.at(*chosen->source).handle : keeper_of(keys, chosen->prefill);
+  if (!chosen) return chosen;
+  leg.source = chosen->source ? shards_.at(*chosen->source).handle : messages::cache_shard_actor();
+  choose_keeper(leg, keys, chosen->prefill);
   return chosen;
 }
 
@@ -234,26 +242,33 @@ conductor_state::attempt conductor_state::start(placed_leg& leg, const schedulin
   const auto order = messages::prefill_order::build([&](schema::PrefillOrder::Builder builder) {
     write(builder.initHeader(), leg.header, environment_.incarnation);
     builder.setPoolCachedTokens(chosen.source_tokens);
+    builder.setKeptTokens(leg.kept_tokens);
   });
-  self_->send(at.handle, order, leg.request, leg.session, then.handle, leg.shard);
+  self_->send(at.handle, order, leg.request, leg.session, then.handle, leg.source, leg.keeper);
   return attempt::placed;
 }
 
-messages::cache_shard_actor conductor_state::keeper_of(std::span<const kvcache::block_key> keys,
-                                                       core::worker_id prefill) const {
-  if (shards_.empty()) return {};
+void conductor_state::choose_keeper(placed_leg& leg, std::span<const kvcache::block_key> keys,
+                                    core::worker_id prefill) const {
+  leg.keeper = messages::cache_shard_actor();
+  leg.kept_tokens = 0;
+  if (shards_.empty()) return;
+  const auto own = std::find_if(shards_.begin(), shards_.end(), [&](const auto& shard) {
+    return core::node_of(shard.first) == core::node_of(prefill);
+  });
   const auto spread = keys.empty() ? std::uint64_t{0} : keys.back().low;
-  auto best = std::next(shards_.begin(), static_cast<std::ptrdiff_t>(spread % shards_.size()));
+  auto best = own != shards_.end()
+                  ? own
+                  : std::next(shards_.begin(), static_cast<std::ptrdiff_t>(spread % shards_.size()));
   std::uint32_t most = index_.leading(best->first, keys);
-  for (auto shard = shards_.begin(); shard != shards_.end(); ++shard) {
+  for (auto shard = shards_.begin(); own == shards_.end() && shard != shards_.end(); ++shard) {
     const auto cached = index_.leading(shard->first, keys);
-    const bool nearer = core::node_of(shard->first) == core::node_of(prefill) &&
-                        core::node_of(best->first) != core::node_of(prefill);
-    if (cached < most || (cached == most && !nearer)) continue;
+    if (cached <= most) continue;
     best = shard;
     most = cached;
   }
-  return best->second.handle;
+  leg.keeper = best->second.handle;
+  leg.kept_tokens = most * options_.block_tokens;
 }
 
 void conductor_state::place_waiting() {

@@ -26,7 +26,9 @@ struct placed_leg {
   leg_header header;
   messages::generate_request request;
   messages::session_actor session;
-  messages::cache_shard_actor shard;  ///< keeps its KV
+  messages::cache_shard_actor source;  ///< has a part of its KV; null: not pulled
+  messages::cache_shard_actor keeper;  ///< keeps its KV; null: none does
+  std::uint32_t kept_tokens = 0;       ///< of its prompt, by the keeper
   std::uint32_t token_count = 0;
   std::uint32_t choice_count = 1;
   placed_phase phase = placed_phase::waiting;
@@ -84,7 +86,7 @@ class conductor_state {
   enum class attempt : std::uint8_t { placed, held, no_worker, refused };
   [[nodiscard]] attempt try_place(placed_leg& leg);
   attempt start(placed_leg& leg, const scheduling::placement& chosen);
-  /// Sets the leg's shard, too.
+  /// Sets the leg's source and keeper, too.
   [[nodiscard]] std::optional<scheduling::placement> choose(placed_leg& leg, bool may_hold);
   [[nodiscard]] attempt hold(placed_leg& leg);
   /// False: the session was told that the leg is refused.
@@ -99,10 +101,11 @@ class conductor_state {
                                                  const scheduling::placement& where) const;
   void refuse(const placed_leg& leg, const scheduling::slo_decision& decision);
   [[nodiscard]] double now_seconds() const;
-  /// Where a prompt's KV is kept when it is not pulled: with the shard that has most of it; where none has
-  /// any, with the prefill worker's node, else with any, by the prompt. Null without shards.
-  [[nodiscard]] messages::cache_shard_actor keeper_of(std::span<const kvcache::block_key> keys,
-                                                      core::worker_id prefill) const;
+  /// Where a prompt's KV is kept: on the prefill worker's own node, which costs no link and keeps what was
+  /// pulled near to where it is used; where that has no shard, with the shard that has most of the prompt,
+  /// else with any, by the prompt. Null without shards.
+  void choose_keeper(placed_leg& leg, std::span<const kvcache::block_key> keys,
+                     core::worker_id prefill) const;
   void place_waiting();
   void uncount_prefill(placed_leg& leg);
   /// Also takes it from those that wait.

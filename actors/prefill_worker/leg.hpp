@@ -27,7 +27,8 @@ struct prefill_leg {
   const messages::generate_request request;
   messages::session_actor session;
   messages::decode_worker_actor decode;
-  messages::cache_shard_actor shard;  ///< keeps the prompt's KV; null: none does
+  messages::cache_shard_actor source;  ///< has a part of the prompt's KV; null: none does
+  messages::cache_shard_actor keeper;  ///< keeps the prompt's KV; null: none does
   kvcache::block_key root;
   std::vector<core::token_id> tokens;
   std::uint32_t prompt_length = 0;
@@ -35,8 +36,8 @@ struct prefill_leg {
   core::sampling_params sampling;
   std::vector<std::uint64_t> seeds;  ///< one a choice
   core::time_point arrived{};
-  std::uint32_t pool_hint_tokens = 0;    ///< what the conductor says the shard has
-  std::uint32_t pool_cached_tokens = 0;  ///< what the shard is known to have
+  std::uint32_t pool_hint_tokens = 0;    ///< what the conductor says the source has
+  std::uint32_t pool_cached_tokens = 0;  ///< what the keeper is known to have
 
   std::vector<core::block_index> blocks;  ///< one reference each, held by this leg
   std::uint32_t cached_tokens = 0;        ///< not computed here

@@ -20,7 +20,7 @@ void prefill_state::hand_over(const leg_ptr& leg) {
     builder.setChecksums(as_data(leg->push->checksums()));
     builder.setPoolCachedTokens(leg->pool_cached_tokens);
   });
-  self_->send(leg->decode, handoff, leg->session, leg->shard);
+  self_->send(leg->decode, handoff, leg->session, leg->keeper);
   leg->reserved = false;  // the decode worker's own from here on
 }
 
@@ -32,12 +32,12 @@ void prefill_state::keep_in_cache(const leg_ptr& leg) {
 void prefill_state::offer(const leg_ptr& leg) {
   const auto full = static_cast<std::uint32_t>(leg->tokens.size()) / block_tokens();
   const auto known = std::min(leg->pool_cached_tokens / block_tokens(), full);
-  if (!leg->shard || known == full) return;
+  if (!leg->keeper || known == full) return;
   auto offer = make_offer(*environment_, leg->root, leg->tokens, leg->blocks, known, full);
   // What was resident at the decode worker was never hashed for a push.
   for (std::size_t i = 0; i < offer.blocks.size(); ++i)
     offer.headers[i].layer_checksums = checksums_[offer.blocks[i]];
-  offers_.open(std::move(offer), leg->shard, caf::actor_cast<caf::actor>(self_));
+  offers_.open(std::move(offer), leg->keeper, caf::actor_cast<caf::actor>(self_));
 }
 
 void prefill_state::send_offer(std::uint64_t number) {

@@ -19,7 +19,7 @@ void prefill_state::look_up(const leg_ptr& leg) {
     builder.setSkipTokens(leg->cached_tokens);
     builder.setMaxTokens(static_cast<std::uint32_t>(leg->tokens.size()) - 1);
   });
-  self_->request(leg->shard, options_.lookup_timeout, ask, leg->request)
+  self_->request(leg->source, options_.lookup_timeout, ask, leg->request)
       .then([this, leg](const messages::prefix_pinned& pinned) { pull(leg, pinned); },
             // A shard that does not answer is a miss.
             [this, leg](const caf::error&) { go_on_without(leg); });
@@ -33,7 +33,7 @@ void prefill_state::go_on_without(const leg_ptr& leg) {
 
 void prefill_state::unpin(const leg_ptr& leg, std::uint64_t pin) {
   if (pin == 0) return;
-  self_->send(leg->shard, messages::unpin_prefix::build([&](auto builder) { builder.setPin(pin); }));
+  self_->send(leg->source, messages::unpin_prefix::build([&](auto builder) { builder.setPin(pin); }));
 }
 
 void prefill_state::pull(const leg_ptr& leg, const messages::prefix_pinned& pinned) {
@@ -62,7 +62,7 @@ void prefill_state::pull(const leg_ptr& leg, const messages::prefix_pinned& pinn
     ranges.push_back({pull->blocks[i] * bytes, slots[i] * bytes, bytes});
   }
   const auto source = region_of(given->getRegion());
-  if (sources_.emplace(leg->shard.address(), source).second) self_->monitor(leg->shard);
+  if (sources_.emplace(leg->source.address(), source).second) self_->monitor(leg->source);
   leg->in_use += 1;  // until pull_done
   auto& kept = *pulls_.emplace(leg->header.leg, std::move(pull)).first->second;
 
@@ -114,7 +114,7 @@ void prefill_state::pull_done(const prefill_pull_done& done) {
       checksums_[pull->blocks[i]] = pull->headers[i].layer_checksums;
     leg->blocks.insert(leg->blocks.end(), pull->blocks.begin(), pull->blocks.end());
     leg->cached_tokens += static_cast<std::uint32_t>(pull->blocks.size()) * block_tokens();
-    leg->pool_cached_tokens = leg->cached_tokens;
+    if (leg->source == leg->keeper) leg->pool_cached_tokens = leg->cached_tokens;
     cache_.insert(leg->root, std::span(leg->tokens).first(leg->cached_tokens), leg->blocks);
     send_cache_events();
   }

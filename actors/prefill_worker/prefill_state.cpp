@@ -36,12 +36,14 @@ void prefill_state::take_order(const messages::prefill_order& order,
                                const messages::generate_request& request,
                                const messages::session_actor& session,
                                const messages::decode_worker_actor& decode,
-                               const messages::cache_shard_actor& shard) {
+                               const messages::cache_shard_actor& source,
+                               const messages::cache_shard_actor& keeper) {
   const auto given = request.read();
   auto leg = std::make_shared<prefill_leg>(header_of(given->getHeader()), request);
   leg->session = session;
   leg->decode = decode;
-  leg->shard = shard;
+  leg->source = source;
+  leg->keeper = keeper;
   leg->root = key_of(given->getRoot());
   leg->tokens = numbers_of<core::token_id>(given->getTokens());
   leg->prompt_length = given->getPromptLength();
@@ -50,6 +52,7 @@ void prefill_state::take_order(const messages::prefill_order& order,
   for (auto seed : given->getSampling().getSeeds()) leg->seeds.push_back(seed);
   leg->arrived = environment_->clock->now();
   leg->pool_hint_tokens = order.read()->getPoolCachedTokens();
+  leg->pool_cached_tokens = order.read()->getKeptTokens();
   if (!legs_.emplace(leg->header.leg, leg).second) return;
   order_.push_back(leg);
   if (leg->tokens.empty() || leg->seeds.empty() ||
@@ -84,7 +87,7 @@ void prefill_state::prepare(const leg_ptr& leg) {
   for (const auto& hit : cache_.match(leg->root, leg->tokens, leg->tokens.size() - 1))
     leg->blocks.push_back(hit.block);
   leg->cached_tokens = static_cast<std::uint32_t>(leg->blocks.size()) * block_tokens();
-  if (leg->shard && leg->pool_hint_tokens > leg->cached_tokens)
+  if (leg->source && leg->pool_hint_tokens > leg->cached_tokens)
     look_up(leg);
   else
     get_blocks(leg);

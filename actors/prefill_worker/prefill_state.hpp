@@ -45,7 +45,7 @@ class prefill_state {
 
   void take_order(const messages::prefill_order& order, const messages::generate_request& request,
                   const messages::session_actor& session, const messages::decode_worker_actor& decode,
-                  const messages::cache_shard_actor& shard);
+                  const messages::cache_shard_actor& source, const messages::cache_shard_actor& keeper);
   void cancel(std::uint64_t leg_id);
   void set_conductor(const messages::conductor_reports& conductor);
   void step_done(const prefill_step_done& done);

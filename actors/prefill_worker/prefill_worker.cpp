@@ -26,8 +26,8 @@ prefill_internal_actor::behavior_type run(prefill_internal_actor::stateful_point
       [state](const messages::status_request& request) { return state->status(request.read()->getSerial()); },
       [state](const messages::prefill_order& order, const messages::generate_request& request,
               const messages::session_actor& session, const messages::decode_worker_actor& decode,
-              const messages::cache_shard_actor& shard) {
-        state->take_order(order, request, session, decode, shard);
+              const messages::cache_shard_actor& source, const messages::cache_shard_actor& keeper) {
+        state->take_order(order, request, session, decode, source, keeper);
       },
       [state](const messages::cancel_leg& cancel) { state->cancel(cancel.read()->getHeader().getLegId()); },
       [state](const messages::snapshot_request&) { return state->snapshot(); },
