@@ -8,6 +8,7 @@
 
 #include "cli/exit_code.hpp"
 #include "scheduling/placement.hpp"
+#include "scheduling/slo_admission.hpp"
 #include "simulation/replay.hpp"
 #include "simulation/report.hpp"
 
@@ -66,7 +67,9 @@ CLI::App* add_replay(CLI::App& app, replay_options& options) {
       ->add_option("--placement", options.placement,
                    "How workers are chosen for a request (default: the cluster's)")
       ->check(CLI::IsMember(std::vector<std::string>(placements.begin(), placements.end())));
-  replay->add_option("--admission", options.admission, "Which requests are let in (default: the cluster's)");
+  const auto rules = scheduling::admission_rule_names();
+  replay->add_option("--admission", options.admission, "Which requests are refused (default: the cluster's)")
+      ->check(CLI::IsMember(std::vector<std::string>(rules.begin(), rules.end())));
   replay->add_option("--json", options.json_path,
                      "Write the report as JSON to this file; - = standard output");
   replay->add_option("--html", options.html_path, "Write the report as a page with plots to this file");

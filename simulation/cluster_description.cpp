@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "scheduling/placement.hpp"
+#include "scheduling/slo_admission.hpp"
 #include "simulation/field_reader.hpp"
 
 namespace yolk::simulation {
@@ -133,6 +134,8 @@ class cluster_parser {
         std::find(placements.begin(), placements.end(), read.placement) == placements.end())
       fields.complain("placement", "'" + read.placement + "' is no policy");
     read.admission = fields.text("admission", "");
+    if (!read.admission.empty() && !scheduling::find_admission_rule(read.admission))
+      fields.complain("admission", "'" + read.admission + "' is no rule");
     const auto count = [&](const char* key, std::uint32_t& target, field_reader::range within) {
       target = fields.whole<std::uint32_t>(key, within, target);
     };

@@ -53,5 +53,7 @@ TEST_CASE("what is wrong is told with file, field and what it may be") {
         "file: devices.8xA800.prefill.base_seconds: is missing");
   CHECK(error_of(with("\"chunk_tokens\": 2048", "\"placement\": \"best\"")) ==
         "file: policy.placement: 'best' is no policy");
+  CHECK(error_of(with("\"chunk_tokens\": 2048", "\"admission\": \"best\"")) ==
+        "file: policy.admission: 'best' is no rule");
   CHECK(read_cluster("/nowhere.json").error().message.find("no preset") != std::string::npos);
 }

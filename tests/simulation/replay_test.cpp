@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "core/random.hpp"
+#include "scheduling/slo_admission.hpp"
 #include "simulation/report.hpp"
 #include "tests/simulation/trace_file.hpp"
 
@@ -106,6 +107,59 @@ TEST_CASE("above the limits of admission requests are refused, and counted by ca
   CHECK(count.refused_after_first_token == 0);
   REQUIRE(done.result.results->causes().size() == 1);
   CHECK(done.result.audit == "");
+}
+
+TEST_CASE("every placement policy answers every request, and leaves nothing held") {
+  const trace_file file(some_conversations(60, 7));
+  for (const auto name : scheduling::placement_policy_names()) {
+    CAPTURE(name);
+    auto cluster = small_cluster();
+    cluster.policy.placement = name;
+    const auto done = run(file.path(), cluster, {.speedup = 2.0});
+    CHECK(done.result.results->count().finished == 60);
+    CHECK(done.result.audit == "");
+  }
+}
+
+TEST_CASE("every admission rule refuses or answers; only the baseline refuses after a prefill") {
+  const trace_file file(some_conversations(120, 8));
+  for (const auto name : scheduling::admission_rule_names()) {
+    CAPTURE(name);
+    auto cluster = small_cluster();
+    cluster.policy.admission = name;
+    cluster.slo = {.ttft_seconds = 2.0, .tbt_seconds = 0.032};
+    const auto done = run(file.path(), cluster, {.speedup = 4.0});
+    const auto& count = done.result.results->count();
+    CHECK(count.finished + count.refused == 120);
+    CHECK((count.refused > 0) == (name != "none"));
+    if (name != "baseline") CHECK(count.refused_after_first_token == 0);
+    CHECK(done.result.audit == "");
+  }
+}
+
+TEST_CASE("what one node computed is kept there, and pulled by another over the link") {
+  // A long prompt, then many at once that begin with it: one node cannot take them all.
+  const auto line = [](int seconds, int own) {
+    std::string text = "{\"timestamp\": " + std::to_string(seconds * 1000) +
+                       ", \"input_length\": 20480, \"output_length\": 2, \"hash_ids\": [";
+    for (int id = 0; id < 40; ++id) text += (id == 0 ? "" : ", ") + std::to_string(id < 30 ? id : own + id);
+    return text + "]}\n";
+  };
+  std::string text = line(0, 0);
+  for (int i = 1; i <= 12; ++i) text += line(60, 100 * i);
+  const trace_file file(text);
+  auto cluster = small_cluster();
+  cluster.policy.placement = "mooncake";
+  const auto done = run(file.path(), cluster);
+  const auto& results = *done.result.results;
+  CHECK(results.count().cached_tokens == 12 * 30 * 512);
+  CHECK(results.prefill_transfers.get_bytes >= 30 * 512 * 327'680ull);
+  // Kept on both nodes now, and each decode worker was sent whole prompts: the rest of what went between
+  // nodes.
+  CHECK(done.result.sent_bytes ==
+        static_cast<double>(results.prefill_transfers.put_bytes + results.prefill_transfers.get_bytes +
+                            results.shard_transfers.get_bytes) -
+            done.result.local_bytes);
 }
 
 TEST_CASE("a decode worker that runs out of blocks preempts, and all requests end all the same") {
