@@ -47,7 +47,9 @@ constexpr std::array resume_reasons = {"workerLost", "preempted", "transferFaile
                                        "unavailable"};
 constexpr std::array actor_kinds = {"supervisor",     "http_gateway",  "admission_controller", "conductor",
                                     "prefill_worker", "decode_worker", "cache_shard"};
-constexpr std::array tiers = {"device", "dram"};
+constexpr std::array tiers = {"device", "dram", "ssd"};
+constexpr std::array ssd_event_names = {"restored", "saved",       "save_dropped", "save_failed",
+                                        "read",     "read_failed", "check_failed", "reclaimed"};
 constexpr std::array owners = {"prefill", "decode", "cache"};
 
 double seconds(core::duration elapsed) {
@@ -176,6 +178,13 @@ struct metrics::registry {
   std::array<Counter*, path_names.size()> transfer_failures =
       each(counters("yolk_transfer_failures_total", "Transfers that failed or did not verify"), "path",
            path_names);
+  std::array<Counter*, ssd_event_names.size()> ssd_blocks =
+      each(counters("yolk_ssd_blocks_total", "Blocks of the SSD tier, by what became of them"), "event",
+           ssd_event_names);
+  std::array<Counter*, ssd_event_names.size()> ssd_bytes =
+      each(counters("yolk_ssd_bytes_total", "KV of those blocks"), "event", ssd_event_names);
+  Histogram& ssd_load =
+      histograms("yolk_ssd_load_time_seconds", "A prefix from SSD into DRAM").Add({}, transfer_buckets);
   Gauge& running = gauges("yolk_requests_running", "Requests that are worked on").Add({});
   Gauge& waiting = gauges("yolk_requests_waiting", "Requests that wait for their turn").Add({});
   Gauge& kv_highest =
@@ -250,6 +259,15 @@ void metrics::transfer(transfer_path path, std::uint64_t bytes, core::duration e
 
 void metrics::transfer_failed(transfer_path path) {
   registry_->transfer_failures[static_cast<std::size_t>(path)]->Increment();
+}
+
+void metrics::ssd_blocks(ssd_event what, std::uint64_t count, std::uint64_t bytes) {
+  registry_->ssd_blocks[static_cast<std::size_t>(what)]->Increment(static_cast<double>(count));
+  registry_->ssd_bytes[static_cast<std::size_t>(what)]->Increment(static_cast<double>(bytes));
+}
+
+void metrics::ssd_load(core::duration elapsed) {
+  registry_->ssd_load.Observe(seconds(elapsed));
 }
 
 void metrics::running_requests(double count) {

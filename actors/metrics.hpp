@@ -15,6 +15,16 @@ class metrics {
  public:
   enum class outcome : std::uint8_t { stop, length, cancelled, refused, invalid, failed };
   enum class transfer_path : std::uint8_t { prefill_to_decode, shard_to_prefill, worker_to_shard };
+  enum class ssd_event : std::uint8_t {
+    restored,
+    saved,
+    save_dropped,
+    save_failed,
+    read,
+    read_failed,
+    check_failed,
+    reclaimed
+  };
   enum class step_kind : std::uint8_t { prefill, decode };
   struct quantiles {
     double p50 = 0, p90 = 0, p99 = 0;
@@ -38,7 +48,9 @@ class metrics {
   void transfer_failed(transfer_path path);
   void running_requests(double count);
   void waiting_requests(double count);
-  /// tier: "device" or "dram"; owner: "prefill", "decode" or "cache", with the actor's id.
+  void ssd_blocks(ssd_event what, std::uint64_t count, std::uint64_t bytes);
+  void ssd_load(core::duration elapsed);  ///< a prefix from SSD into DRAM
+  /// tier: "device", "dram" or "ssd"; owner: "prefill", "decode" or "cache", with the actor's id.
   void kv_usage(std::string_view tier, std::string_view owner, std::uint32_t id, double used_fraction);
   void actor_restarted(std::string_view kind);
 

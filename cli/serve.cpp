@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +28,11 @@
 namespace yolk::cli {
 
 namespace {
+
+const std::map<std::string, actors::cache_write_policy> write_policies = {
+    {"through", actors::cache_write_policy::write_through},
+    {"back", actors::cache_write_policy::write_back},
+    {"none", actors::cache_write_policy::none}};
 
 constexpr long progress_interval_nanoseconds = 200'000'000;
 
@@ -51,6 +57,9 @@ void print_node(const actors::worker_factory& factory, const gpu::platform& plat
               short_bytes(model.config.kv_layout(node.block_tokens).token_bytes()).c_str(),
               short_bytes(node.prefill_kv_bytes).c_str(), short_bytes(node.decode_kv_bytes).c_str(),
               short_bytes(node.cache_dram_bytes).c_str());
+  if (!node.cache_ssd_folder.empty())
+    std::printf("  SSD      %s in %s\n", short_bytes(node.cache_ssd_bytes).c_str(),
+                node.cache_ssd_folder.c_str());
 }
 
 /// A host that this machine can call, as URLs have it.
@@ -185,6 +194,20 @@ void declare_scheduling(CLI::App& serve_app, actors::conductor_options& conducto
       ->capture_default_str();
 }
 
+void declare_ssd_tier(CLI::App& serve, actors::node_options& node) {
+  serve.add_option("--cache-ssd", node.cache_ssd_folder,
+                   "Folder for the prefix cache's SSD tier (default: none)");
+  add_byte_size(serve, "--cache-ssd-bytes", node.cache_ssd_bytes, "Files of the SSD tier, in bytes at most");
+  serve
+      .add_option_function<std::string>(
+          "--cache-write-policy",
+          [&node](const std::string& name) { node.shard.write_policy = write_policies.at(name); },
+          "What is written to SSD: through = all, at once; back = what is about to leave DRAM; none = "
+          "nothing")
+      ->check(CLI::IsMember({"through", "back", "none"}))
+      ->default_str("through");
+}
+
 }  // namespace
 
 void declare_serve(CLI::App& serve, serve_options& options) {
@@ -220,6 +243,7 @@ void declare_service(CLI::App& command, serve_options& options) {
       ->capture_default_str();
   add_byte_size(*serve, "--cache-dram", node.cache_dram_bytes,
                 "DRAM for the prefix cache, in bytes (suffixes: KiB, MiB, GiB)");
+  declare_ssd_tier(*serve, node);
   add_byte_size(*serve, "--prefill-kv", node.prefill_kv_bytes, "KV blocks of each prefill worker, in bytes");
   add_byte_size(*serve, "--decode-kv", node.decode_kv_bytes, "KV blocks of each decode worker, in bytes");
   serve->add_option("--block-tokens", node.block_tokens, "Tokens in a KV block")

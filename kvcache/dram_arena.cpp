@@ -84,8 +84,17 @@ pinned_prefix dram_arena::match(block_key root, std::span<const core::token_id> 
                                 std::size_t max_tokens, const arena_lease& lease) {
   const std::size_t asked =
       std::min(tokens.size(), max_tokens) / cache_.block_tokens() * cache_.block_tokens();
+  pinned_prefix prefix = pin(root, tokens, max_tokens, lease);
+  const std::size_t hit = prefix.blocks.size() * cache_.block_tokens();
+  counters_.hit_tokens += hit;
+  counters_.miss_tokens += asked - hit;
+  return prefix;
+}
+
+pinned_prefix dram_arena::pin(block_key root, std::span<const core::token_id> tokens, std::size_t max_tokens,
+                              const arena_lease& lease) {
   pinned_prefix prefix;
-  pin held{lease, {}};
+  held_slots held{lease, {}};
   if (pins_.size() < max_pin_count_) {
     for (const cached_block& found : cache_.match(root, tokens, max_tokens)) {
       const slot_state& state = slots_[found.block];
@@ -93,14 +102,35 @@ pinned_prefix dram_arena::match(block_key root, std::span<const core::token_id> 
       held.slots.push_back(found.block);
     }
   }
-  const std::size_t hit = held.slots.size() * cache_.block_tokens();
-  counters_.hit_tokens += hit;
-  counters_.miss_tokens += asked - hit;
-  if (hit == 0) return prefix;
-  prefix.id = pin_id{++last_pin_};
-  pin_ends_.emplace(lease.deadline, prefix.id);
-  pins_.emplace(prefix.id, std::move(held));
+  if (!held.slots.empty()) prefix.id = keep(std::move(held));
   return prefix;
+}
+
+pin_id dram_arena::pin(std::span<const arena_slot> slots, const arena_lease& lease) {
+  const auto is_cached = [&](const arena_slot& slot) {
+    return slots_[slot.slot].generation == slot.generation && !reserved_.contains(slot.slot) &&
+           cache_.find(slots_[slot.slot].header.key) == slot.slot;
+  };
+  if (slots.empty() || pins_.size() >= max_pin_count_ || !std::ranges::all_of(slots, is_cached)) return {};
+  held_slots held{lease, {}};
+  for (const arena_slot& slot : slots) {
+    cache_.add_reference(slot.slot);
+    held.slots.push_back(slot.slot);
+  }
+  return keep(std::move(held));
+}
+
+pin_id dram_arena::keep(held_slots held) {
+  const pin_id id{++last_pin_};
+  pin_ends_.emplace(held.lease.deadline, id);
+  pins_.emplace(id, std::move(held));
+  return id;
+}
+
+std::optional<pinned_prefix::block> dram_arena::find(block_key key) const {
+  const auto slot = cache_.find(key);
+  if (!slot) return std::nullopt;
+  return pinned_prefix::block{{*slot, slots_[*slot].generation}, &slots_[*slot].header};
 }
 
 bool dram_arena::unpin(pin_id id) {

@@ -98,8 +98,18 @@ class dram_arena {
   /// The longest cached prefix of `tokens`, at most max_tokens long, pinned.
   [[nodiscard]] pinned_prefix match(block_key root, std::span<const core::token_id> tokens,
                                     std::size_t max_tokens, const arena_lease& lease);
+  /// As match, but counted neither as hit nor as miss: for blocks that are held until more of their prefix
+  /// has come.
+  [[nodiscard]] pinned_prefix pin(block_key root, std::span<const core::token_id> tokens,
+                                  std::size_t max_tokens, const arena_lease& lease);
+  /// Pins the blocks in these slots; 0 when one is not (or no more) cached in its generation.
+  [[nodiscard]] pin_id pin(std::span<const arena_slot> slots, const arena_lease& lease);
   /// False when the pin is not (or no more) there.
   bool unpin(pin_id id);
+
+  /// The block that is cached under `key`: its slot, and its header, which is the arena's. No proof by
+  /// tokens.
+  [[nodiscard]] std::optional<pinned_prefix::block> find(block_key key) const;
 
   /// Ends the reservations and pins whose deadline is not after `now`; returns how many ended.
   std::uint32_t expire(core::time_point now);
@@ -126,13 +136,14 @@ class dram_arena {
     std::uint32_t generation = 0;
     block_header header;  // of the block that is cached in the slot
   };
-  struct pin {
+  struct held_slots {
     arena_lease lease;
     std::vector<core::block_index> slots;
   };
 
   [[nodiscard]] bool fits(const block_header& header, block_key root) const;
   commit_outcome adopt(core::block_index slot, block_header header, block_key root);
+  [[nodiscard]] pin_id keep(held_slots held);
   void end_reservation(core::block_index slot);
   void end_pin(pin_id id);
 
@@ -143,7 +154,7 @@ class dram_arena {
   std::function<void(const cache_event&)> listener_;
   std::vector<slot_state> slots_;
   std::unordered_map<core::block_index, arena_lease> reserved_;
-  std::unordered_map<pin_id, pin> pins_;
+  std::unordered_map<pin_id, held_slots> pins_;
   std::uint64_t last_pin_ = 0;
   std::set<std::pair<core::time_point, core::block_index>> reservation_ends_;
   std::set<std::pair<core::time_point, pin_id>> pin_ends_;

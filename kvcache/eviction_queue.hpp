@@ -20,6 +20,11 @@ class eviction_queue {
   [[nodiscard]] bool contains(core::block_index block) const { return positions_[block] != absent; }
   void push(core::block_index block, std::uint64_t last_used);
   void remove(core::block_index block);
+  /// In no order.
+  template <class Function>
+  void for_each(Function&& function) const {
+    for (const auto& [last_used, block] : heap_) function(last_used, block);
+  }
   /// The least recently used block; the queue must not be empty.
   core::block_index pop();
 

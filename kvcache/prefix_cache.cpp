@@ -1,6 +1,9 @@
 #include "kvcache/prefix_cache.hpp"
 
 #include <algorithm>
+#include <queue>
+#include <unordered_map>
+#include <utility>
 
 #include "core/invariant.hpp"
 #include "kvcache/block_map.hpp"
@@ -230,6 +233,33 @@ std::uint32_t prefix_cache::extend(block_key root, block_key parent, std::span<c
 std::optional<core::block_index> prefix_cache::find(block_key key) const {
   const core::block_index block = tree_->map.find(key);
   return block == core::no_block ? std::nullopt : std::optional(block);
+}
+
+std::vector<block_key> prefix_cache::next_evictions(std::size_t count) const {
+  const tree& t = *tree_;
+  using entry = std::pair<std::uint64_t, core::block_index>;
+  std::vector<entry> all;
+  t.evictable.for_each(
+      [&](std::uint64_t last_used, core::block_index block) { all.emplace_back(last_used, block); });
+  std::priority_queue<entry, std::vector<entry>, std::greater<>> queue(std::greater<>(), std::move(all));
+  struct without_children {
+    std::uint32_t gone = 0;
+    std::uint64_t last_used = 0;
+  };
+  std::unordered_map<core::block_index, without_children> parents;
+  std::vector<block_key> keys;
+  for (; keys.size() < count && !queue.empty();) {
+    const auto [last_used, block] = queue.top();
+    queue.pop();
+    keys.push_back(t.map.key_of(block));
+    const core::block_index parent = t.nodes[block].parent;
+    if (parent == core::no_block) continue;
+    auto& then = parents[parent];
+    then.last_used = std::max({then.last_used, last_used, t.nodes[parent].last_used});
+    if (++then.gone == t.nodes[parent].child_count && t.nodes[parent].holds == 0)
+      queue.emplace(then.last_used, parent);
+  }
+  return keys;
 }
 
 void prefix_cache::add_reference(core::block_index block) {

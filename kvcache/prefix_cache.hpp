@@ -66,6 +66,10 @@ class prefix_cache {
   /// The block that is cached under `key`, or nothing. No proof by tokens: for bookkeeping, not for hits.
   [[nodiscard]] std::optional<core::block_index> find(block_key key) const;
 
+  /// The keys that `count` evictions would remove if nothing were used until then, in that order. Reads the
+  /// whole queue: for an owner's clock, not for every request.
+  [[nodiscard]] std::vector<block_key> next_evictions(std::size_t count) const;
+
   void add_reference(core::block_index block);
   void release(core::block_index block);
   [[nodiscard]] std::uint32_t reference_count(core::block_index block) const;

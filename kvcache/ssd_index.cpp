@@ -13,9 +13,8 @@ bool ssd_index::same_prefix(const node& known, const block_header& header, bool 
          known.tokens == header.tokens;
 }
 
-ssd_index::added ssd_index::add(const block_header& header, block_key root, record_id id,
-                                const record_place& place) {
-  const bool is_first = header.parent == root;
+ssd_index::added ssd_index::add(const block_header& header, record_id id, const record_place& place) {
+  const bool is_first = header.first_position == 0;
   if (header.tokens.size() != block_tokens_ || header.key != chain(header.parent, header.tokens))
     return added::wrong_header;
   const auto parent = is_first ? nodes_.end() : nodes_.find(header.parent);

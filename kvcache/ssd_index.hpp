@@ -43,9 +43,9 @@ class ssd_index {
   ssd_index(std::uint32_t block_tokens, std::size_t max_nodes)
       : block_tokens_(block_tokens), max_nodes_(max_nodes) {}
 
-  /// Enters the block of `header` under `root`, as being written to `place`. `id` is taken if the prefix has
-  /// none yet.
-  added add(const block_header& header, block_key root, record_id id, const record_place& place);
+  /// Enters the block of `header` (at position 0: a first block, its parent is the root) as being written to
+  /// `place`. `id` is taken if the prefix has none yet.
+  added add(const block_header& header, record_id id, const record_place& place);
   /// Enters a record that was read back: parents first. False when its parent is not known by its id, or its
   /// key is another prefix's. Of two records of one prefix the later call's place is kept.
   bool restore(const record_head& head, const record_place& place);

@@ -63,14 +63,13 @@ std::optional<block_header> check(const read_job& job, const record_layout& layo
 }  // namespace
 
 struct ssd_log::state : std::enable_shared_from_this<ssd_log::state> {
-  state(const ssd_log_options& given, std::unique_ptr<io_backend> backend, poster to_owner)
+  state(const ssd_log_options& given, std::unique_ptr<io_backend> backend)
       : options(given),
         layout(given.layout),
         records_per_file(static_cast<std::uint32_t>((given.file_bytes - record_layout::file_head_bytes) /
                                                     layout.record_bytes)),
         index(given.layout.block_tokens,
               static_cast<std::size_t>(2 * given.byte_limit / layout.record_bytes) + spare_nodes),
-        post(std::move(to_owner)),
         io(std::move(backend), given.io),
         file_jobs("ssd-files") {}
 
@@ -122,7 +121,7 @@ struct ssd_log::state : std::enable_shared_from_this<ssd_log::state> {
 };
 
 result<std::unique_ptr<ssd_log>> ssd_log::open(const ssd_log_options& given,
-                                               std::unique_ptr<io_backend> backend, poster post) {
+                                               std::unique_ptr<io_backend> backend) {
   const record_layout layout(given.layout);
   auto options = given;
   const std::uint64_t least = record_layout::file_head_bytes + layout.record_bytes;
@@ -137,13 +136,17 @@ result<std::unique_ptr<ssd_log>> ssd_log::open(const ssd_log_options& given,
   if (!folder) return folder.error();
   auto found = (*folder)->scan(options.owner, layout);
   if (!found) return found.error();
-  auto made = std::make_shared<state>(options, std::move(backend), std::move(post));
+  auto made = std::make_shared<state>(options, std::move(backend));
   made->folder = std::move(folder).value();
   made->adopt(std::move(found).value());
   return std::unique_ptr<ssd_log>(new ssd_log(std::move(made)));
 }
 
 ssd_log::ssd_log(std::shared_ptr<state> made) : state_(std::move(made)) {}
+
+void ssd_log::attach(poster post) {
+  state_->post = std::move(post);
+}
 
 ssd_log::~ssd_log() {
   state_->file_jobs.stop();
@@ -206,21 +209,19 @@ void ssd_log::state::begin_file() {
   appending = true;
 }
 
-ssd_log::save_outcome ssd_log::save(const block_header& header, block_key root,
-                                    std::span<const std::byte> block, std::function<void(bool)> on_done) {
+ssd_log::save_outcome ssd_log::save(const block_header& header, std::span<const std::byte> block,
+                                    std::function<void(bool)> on_done) {
   state& s = *state_;
   YOLK_INVARIANT(block.size() == s.layout.block.block_bytes(), block.size());
-  if (const auto* known = s.index.find(header.key); known && known->state != ssd_index::payload::none)
-    return save_outcome::present;
-  if (s.saving_bytes + s.layout.record_bytes > s.options.max_saving_bytes ||
-      header.layer_checksums.size() != s.layout.block.layer_count) {
+  if (knows(header.key)) return save_outcome::present;
+  if (saving_room() == 0 || header.layer_checksums.size() != s.layout.block.layer_count) {
     ++s.counters.dropped_saves;
     return save_outcome::dropped;
   }
   s.begin_file();
   file_entry& file = s.files.back();
   const record_place place{file.file->head().number, static_cast<std::uint32_t>(file.keys.size())};
-  const auto added = s.index.add(header, root, {s.log_id, s.next_id}, place);
+  const auto added = s.index.add(header, {s.log_id, s.next_id}, place);
   if (added != ssd_index::added::ok) {
     if (added == ssd_index::added::present) return save_outcome::present;
     ++s.counters.dropped_saves;
@@ -353,6 +354,15 @@ bool ssd_log::flush(core::duration limit) {
   return state_->saved.wait_for(lock, limit, [this] { return state_->saving == 0; });
 }
 
+std::size_t ssd_log::saving_room() const {
+  const auto limit = state_->options.max_saving_bytes;
+  return static_cast<std::size_t>((limit - std::min(limit, state_->saving_bytes)) /
+                                  state_->layout.record_bytes);
+}
+bool ssd_log::knows(block_key key) const {
+  const auto* node = state_->index.find(key);
+  return node != nullptr && node->state != ssd_index::payload::none;
+}
 bool ssd_log::holds(block_key key) const {
   return state_->index.stored(key);
 }

@@ -55,16 +55,20 @@ class ssd_log {
 
   /// Reads back what is there. Blocks; fails if the folder cannot be used or the limit is too small.
   static result<std::unique_ptr<ssd_log>> open(const ssd_log_options& given,
-                                               std::unique_ptr<io_backend> backend, poster post);
+                                               std::unique_ptr<io_backend> backend);
   ~ssd_log();  ///< drops saves that have not begun, waits for I/O in flight; nothing is told any more
   ssd_log(const ssd_log&) = delete;
   ssd_log& operator=(const ssd_log&) = delete;
 
+  /// Who the owner is. Before the first save or read.
+  void attach(poster post);
+
   enum class save_outcome : std::uint8_t { started, present, dropped };
   /// Appends a block, parents first. If started, `block` must stay as it is until `on_done`, which says
   /// whether it was saved.
-  save_outcome save(const block_header& header, block_key root, std::span<const std::byte> block,
+  save_outcome save(const block_header& header, std::span<const std::byte> block,
                     std::function<void(bool saved)> on_done);
+  [[nodiscard]] std::size_t saving_room() const;  ///< how many more saves the queue takes now
 
   /// Keys of the stored blocks that continue the first skip_blocks of `tokens`, in order, proved by their
   /// tokens. A chain whose beginning the log never saw cannot be proved: nothing is found.
@@ -76,7 +80,8 @@ class ssd_log {
   [[nodiscard]] bool read(block_key key, std::span<std::byte> into,
                           std::function<void(std::optional<block_header>)> on_read);
 
-  [[nodiscard]] bool holds(block_key key) const;
+  [[nodiscard]] bool holds(block_key key) const;  ///< stored
+  [[nodiscard]] bool knows(block_key key) const;  ///< stored, or being saved
   [[nodiscard]] std::vector<block_key> snapshot() const;
   /// Called on every change of what is stored, on the owner's thread; must not call the log.
   void set_listener(std::function<void(const cache_event&)> listener);

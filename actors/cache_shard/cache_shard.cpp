@@ -36,6 +36,7 @@ shard_internal_actor::behavior_type run(shard_internal_actor::stateful_pointer<h
         state->set_peers(conductor);
       },
       [state](const shard_offer_arrived& arrived) { state->offer_arrived(arrived); },
+      [](const shard_call& call) { call.run(); },
       [self, state](messages::tick_atom) {
         state->tick();
         self->delayed_send(self, tick_interval, messages::tick_atom::value);
@@ -65,18 +66,55 @@ shard_state::shard_state(shard_internal_actor::pointer self, const shard_options
       stored_.insert(event.key);
     else
       stored_.erase(event.key);
-    cache_report_.note(event);
+    // A block is held as long as either tier has it.
+    if (!ssd_ || !ssd_->log().holds(event.key)) cache_report_.note(event);
+  });
+  if (!environment_->ssd) return;
+  const auto me = caf::actor_cast<caf::actor>(self_);
+  ssd_ = std::make_unique<ssd_tier>(options_, *environment_, arena_, [me](std::function<void()> function) {
+    caf::anon_send(me, shard_call{std::move(function)});
+  });
+  ssd_->set_listener([this](const kvcache::cache_event& event) {
+    if (!stored_.contains(event.key)) cache_report_.note(event);
   });
 }
 
 shard_state::~shard_state() {
   // Threads end before what they touch does.
   hashing_->stop();
+  ssd_.reset();
   environment_->transfers.reset();
 }
 
-messages::prefix_pinned shard_state::look_up(const messages::lookup_prefix& ask,
-                                             const messages::generate_request& request) {
+caf::result<messages::prefix_pinned> shard_state::look_up(const messages::lookup_prefix& ask,
+                                                          const messages::generate_request& request) {
+  auto promise = self_->make_response_promise<messages::prefix_pinned>();
+  const auto reply = promise;
+  answer_lookup(ask, request, std::move(promise), environment_->clock->now() + options_.load_limit);
+  return reply;
+}
+
+void shard_state::answer_lookup(const messages::lookup_prefix& ask, const messages::generate_request& request,
+                                lookup_promise promise, core::time_point end) {
+  if (ssd_ && environment_->clock->now() < end) {
+    const auto tokens = numbers_of<core::token_id>(request.read()->getTokens());
+    const ssd_tier::wanted prompt{.root = key_of(request.read()->getRoot()),
+                                  .tokens = tokens,
+                                  .max_tokens = ask.read()->getMaxTokens(),
+                                  .skip_tokens = ask.read()->getSkipTokens()};
+    const auto ended = [this, ask, request, promise, end](bool again) mutable {
+      if (again) return answer_lookup(ask, request, promise, end);
+      promise.deliver(pin_prefix(ask, request));
+      retry_parked();
+      send_events();
+    };
+    if (ssd_->load(prompt, ended)) return;
+  }
+  promise.deliver(pin_prefix(ask, request));
+}
+
+messages::prefix_pinned shard_state::pin_prefix(const messages::lookup_prefix& ask,
+                                                const messages::generate_request& request) {
   const auto wanted = ask.read();
   const auto tokens = numbers_of<core::token_id>(request.read()->getTokens());
   const auto lease = kvcache::arena_lease{environment_->id, environment_->clock->now() + options_.pin_lease};
@@ -211,17 +249,20 @@ std::uint32_t shard_state::count_verified(const open_offer& offer) const {
 void shard_state::offer_arrived(const shard_offer_arrived& arrived) {
   const auto open = offers_.at(arrived.number);
   offers_.erase(arrived.number);
-  std::uint32_t stored = 0;
+  std::vector<kvcache::block_key> stored;
   for (std::uint32_t i = 0; i < open->slots.size(); ++i) {
     if (i >= arrived.good_blocks) {
       arena_.abandon(open->slots[i]);
-    } else if (arena_.commit(open->slots[i], std::move(open->headers[i]), open->root) ==
-               kvcache::commit_outcome::stored) {
-      ++stored;
+      continue;
     }
+    const auto key = open->headers[i].key;
+    if (arena_.commit(open->slots[i], std::move(open->headers[i]), open->root) ==
+        kvcache::commit_outcome::stored)
+      stored.push_back(key);
   }
   ++offers_done_;
-  open->promise.deliver(answer(open->offer, stored));
+  open->promise.deliver(answer(open->offer, static_cast<std::uint32_t>(stored.size())));
+  if (ssd_) ssd_->stored(stored);
   retry_parked();
   send_events();
 }
@@ -236,6 +277,7 @@ void shard_state::peer_down(const caf::actor_addr& who) {
 
 void shard_state::tick() {
   arena_.expire(environment_->clock->now());
+  if (ssd_) ssd_->tick();
   retry_parked();
   send_events();
   const auto& cache = arena_.cache();
@@ -250,7 +292,11 @@ void shard_state::send_events() {
 }
 
 messages::cache_snapshot shard_state::snapshot() const {
-  return cache_report_.snapshot(arena_.snapshot());
+  auto keys = arena_.snapshot();
+  if (ssd_)
+    for (const auto& key : ssd_->log().snapshot())
+      if (!stored_.contains(key)) keys.push_back(key);
+  return cache_report_.snapshot(keys);
 }
 
 messages::actor_status shard_state::status(std::uint64_t serial) const {
@@ -261,7 +307,7 @@ messages::actor_status shard_state::status(std::uint64_t serial) const {
     builder.setKind(schema::ActorKind::CACHE_SHARD);
     builder.setId(environment_->id.value);
     builder.setIncarnation(environment_->incarnation.value);
-    builder.setRunning(static_cast<std::uint32_t>(offers_.size()));
+    builder.setRunning(static_cast<std::uint32_t>(offers_.size()) + (ssd_ ? ssd_->load_count() : 0));
     builder.setBlocksTotal(arena_.slot_count());
     builder.setBlocksUsed(arena_.reserved_count());
     builder.setBlocksCached(arena_.cache().cached_count());
@@ -273,7 +319,9 @@ messages::actor_status shard_state::status(std::uint64_t serial) const {
     builder.setTransfers(transfers.transfers);
     builder.setTransferBytes(transfers.put_bytes + transfers.get_bytes);
     builder.setTransferFailures(transfers.failures);
-    if (offers_.empty()) builder.setAudit(arena_.audit());
+    if (!offers_.empty() || (ssd_ && !ssd_->idle())) return;
+    builder.setAudit(arena_.audit());
+    if (ssd_ && builder.getAudit().size() == 0) builder.setAudit(ssd_->log().audit());
   });
 }
 

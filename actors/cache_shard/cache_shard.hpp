@@ -8,10 +8,15 @@
 #include "core/clock.hpp"
 #include "core/ids.hpp"
 #include "kvcache/segment_layout.hpp"
+#include "kvcache/ssd_log.hpp"
 #include "messages/interfaces.hpp"
 #include "transport/transfer_engine.hpp"
 
 namespace yolk::actors {
+
+/// When blocks go from DRAM to SSD: never; as soon as they are stored; or before they are evicted, and at the
+/// end.
+enum class cache_write_policy : std::uint8_t { none, write_through, write_back };
 
 struct shard_options {
   core::duration pin_lease =
@@ -21,6 +26,10 @@ struct shard_options {
   core::duration orphan_wait =
       std::chrono::milliseconds(500);  ///< for the beginning of an offered chain to arrive
   std::uint32_t max_offers = 256;      ///< being stored at once; beyond, an offer is declined
+  cache_write_policy write_policy = cache_write_policy::write_through;
+  core::duration load_limit = std::chrono::seconds(1);  ///< what SSD has not given by then is a miss
+  core::duration save_limit = std::chrono::seconds(2);  ///< at the end: for saves that have begun
+  std::uint32_t max_loads = 64;                         ///< from SSD at once; beyond, a lookup finds DRAM's
 };
 
 /// The engine's region is the DRAM tier: slot s lies at s · layout.block_bytes().
@@ -30,12 +39,13 @@ struct shard_environment {
   kvcache::segment_layout layout;
   std::uint64_t byte_limit = 0;
   std::unique_ptr<transport::transfer_engine> transfers;
+  std::unique_ptr<kvcache::ssd_log> ssd;  ///< null = no SSD tier
   std::shared_ptr<metrics> recorder;
   std::shared_ptr<const core::clock> clock;
   core::job_place hashing = core::job_place::own_thread;  ///< where checksums are computed
 };
 
-/// The node's DRAM tier of KV: takes the blocks that workers offer, gives prefixes to those who ask.
+/// The node's DRAM and SSD tiers of KV: takes the blocks that workers offer, gives prefixes to those who ask.
 messages::cache_shard_actor spawn_cache_shard(caf::actor_system& system, const shard_options& options,
                                               std::shared_ptr<shard_environment> environment);
 

@@ -3,6 +3,7 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
+#include <functional>
 #include <map>
 #include <memory>
 #include <unordered_set>
@@ -10,6 +11,7 @@
 
 #include "actors/cache_report.hpp"
 #include "actors/cache_shard/cache_shard.hpp"
+#include "actors/cache_shard/ssd_tier.hpp"
 #include "actors/conversions.hpp"
 #include "core/background_thread.hpp"
 #include "kvcache/dram_arena.hpp"
@@ -22,8 +24,14 @@ struct shard_offer_arrived {
   std::uint32_t good_blocks = 0;  ///< leading blocks that arrived and were verified
 };
 
-using shard_internal_actor = messages::cache_shard_actor::extend<caf::reacts_to<shard_offer_arrived>,
-                                                                 caf::reacts_to<messages::tick_atom>>;
+/// Something that is to run on the actor's thread.
+struct shard_call {
+  std::function<void()> run;
+};
+
+using shard_internal_actor =
+    messages::cache_shard_actor::extend<caf::reacts_to<shard_offer_arrived>, caf::reacts_to<shard_call>,
+                                        caf::reacts_to<messages::tick_atom>>;
 
 /// Owns the arena's books. Lives in the actor, used by its handlers alone.
 class shard_state {
@@ -32,8 +40,8 @@ class shard_state {
               std::shared_ptr<shard_environment> environment);
   ~shard_state();
 
-  [[nodiscard]] messages::prefix_pinned look_up(const messages::lookup_prefix& ask,
-                                                const messages::generate_request& request);
+  caf::result<messages::prefix_pinned> look_up(const messages::lookup_prefix& ask,
+                                               const messages::generate_request& request);
   void unpin(std::uint64_t pin);
   caf::result<messages::offer_done> take_offer(const messages::offer_blocks& offer);
   void offer_arrived(const shard_offer_arrived& arrived);
@@ -60,6 +68,13 @@ class shard_state {
     core::time_point end{};
   };
 
+  using lookup_promise = caf::typed_response_promise<messages::prefix_pinned>;
+  /// Answers, at once or when SSD has given what it has; without SSD after `end`.
+  void answer_lookup(const messages::lookup_prefix& ask, const messages::generate_request& request,
+                     lookup_promise promise, core::time_point end);
+  /// What DRAM has of the prompt, pinned.
+  [[nodiscard]] messages::prefix_pinned pin_prefix(const messages::lookup_prefix& ask,
+                                                   const messages::generate_request& request);
   /// Starts to fetch the blocks that are new; false when the chain's beginning is not cached.
   [[nodiscard]] bool try_take(const messages::offer_blocks& offer,
                               caf::typed_response_promise<messages::offer_done>& promise);
@@ -82,8 +97,10 @@ class shard_state {
   cache_report cache_report_;
   std::uint64_t offers_done_ = 0;
   std::unique_ptr<core::background_thread> hashing_;
+  std::unique_ptr<ssd_tier> ssd_;  ///< null = none
 };
 
 }  // namespace yolk::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(yolk::actors::shard_offer_arrived)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(yolk::actors::shard_call)

@@ -39,6 +39,8 @@ struct node_options {
   std::uint64_t prefill_kv_bytes = std::uint64_t{512} << 20;  ///< block pool of each prefill worker
   std::uint64_t decode_kv_bytes = std::uint64_t{1} << 30;     ///< block pool of each decode worker
   std::uint64_t cache_dram_bytes = std::uint64_t{1} << 30;    ///< the cache shard's DRAM tier
+  std::string cache_ssd_folder;                               ///< of its SSD tier; empty = none
+  std::uint64_t cache_ssd_bytes = std::uint64_t{16} << 30;
   std::uint32_t block_tokens = 16;
   gateway_options gateway;
   scheduling::admission_limits admission;

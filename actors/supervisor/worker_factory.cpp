@@ -79,6 +79,22 @@ node_result<std::shared_ptr<shard_environment>> worker_factory::make_shard(
   if (!engine)
     return core::failure<node_errc>{node_errc::no_transport, "cache shard: " + engine.error().message};
   environment->transfers = std::move(engine).value();
+  if (options_.cache_ssd_folder.empty()) return environment;
+  const auto owner = kvcache::make_root({.tenant = {},
+                                         .salt = {},
+                                         .model = model_->fingerprint + "/" + numerics(),
+                                         .kv_dtype = "bf16",
+                                         .adapter = {},
+                                         .block_tokens = options_.block_tokens});
+  auto log = kvcache::ssd_log::open({.folder = options_.cache_ssd_folder,
+                                     .byte_limit = options_.cache_ssd_bytes,
+                                     .layout = layout_,
+                                     .owner = owner,
+                                     .incarnation = incarnation},
+                                    kvcache::make_io_backend());
+  if (!log)
+    return core::failure<node_errc>{node_errc::no_storage, "cache shard, SSD tier: " + log.error().message};
+  environment->ssd = std::move(log).value();
   return environment;
 }
 

@@ -9,7 +9,7 @@
 
 namespace yolk::actors {
 
-enum class node_errc { no_room, no_device, no_transport, cannot_listen, no_identity, no_answer };
+enum class node_errc { no_room, no_device, no_transport, no_storage, cannot_listen, no_identity, no_answer };
 template <class T>
 using node_result = core::result<T, node_errc>;
 

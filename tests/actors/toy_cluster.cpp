@@ -230,7 +230,18 @@ void toy_cluster::start_shard() {
   made->recorder = recorder_;
   made->clock = clock_;
   const auto incarnation = made->incarnation;
+  if (!shape_.ssd_folder.empty()) {
+    auto log = kvcache::ssd_log::open({.folder = shape_.ssd_folder,
+                                       .byte_limit = shape_.ssd_bytes,
+                                       .layout = toy_layout,
+                                       .owner = kvcache::make_root({.model = "toy", .block_tokens = 4}),
+                                       .incarnation = incarnation},
+                                      kvcache::make_io_backend());
+    YOLK_INVARIANT(log.has_value(), log.error().message);
+    made->ssd = std::move(log).value();
+  }
   actors::shard_options options;
+  options.write_policy = shape_.write_policy;
   options.orphan_wait = std::chrono::milliseconds(50);
   shard_ = actors::spawn_cache_shard(system_, options, std::move(made));
   caf::anon_send(shard_, messages::peers_changed::build([](auto) {}),

@@ -2,6 +2,7 @@
 
 #include <caf/all.hpp>
 #include <caf/io/middleman.hpp>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <map>
@@ -49,6 +50,9 @@ struct cluster_shape {
   std::uint32_t shard_blocks = 64;
   std::uint32_t chunk_tokens = 8;
   std::uint32_t max_batch = 8;
+  std::filesystem::path ssd_folder;  ///< empty = no SSD tier
+  std::uint64_t ssd_bytes = std::uint64_t{1} << 20;
+  actors::cache_write_policy write_policy = actors::cache_write_policy::write_through;
   scheduling::admission_limits admission{};
   actors::conductor_options conductor{};  ///< but for block_tokens, which are the toy's
   actors::decode_options decode{};

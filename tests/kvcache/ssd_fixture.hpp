@@ -1,7 +1,6 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -17,8 +16,9 @@
 
 #include "core/random.hpp"
 #include "kvcache/ssd_log.hpp"
+#include "tests/kvcache/temporary_folder.hpp"
 
-// What tests of the SSD log share: an owner's thread, a folder of their own, and blocks whose bytes follow
+// What tests of the SSD log share: an owner's thread, and blocks whose bytes follow
 // from their prefix, so that a wrong one always shows.
 namespace yolk::tests {
 
@@ -52,37 +52,6 @@ class owner_loop {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::function<void()>> functions_;
-};
-
-class temporary_folder {
- public:
-  temporary_folder() {
-    auto pattern = (std::filesystem::temp_directory_path() / "yolk-ssd-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~temporary_folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  temporary_folder(const temporary_folder&) = delete;
-  temporary_folder& operator=(const temporary_folder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] std::vector<std::filesystem::path> block_files() const {
-    std::vector<std::filesystem::path> files;
-    for (const auto& entry : std::filesystem::directory_iterator(path_))
-      if (entry.path().extension() == ".kv") files.push_back(entry.path());
-    std::sort(files.begin(), files.end());
-    return files;
-  }
-  [[nodiscard]] std::uint64_t block_bytes() const {
-    std::uint64_t bytes = 0;
-    for (const auto& file : block_files()) bytes += std::filesystem::file_size(file);
-    return bytes;
-  }
-
- private:
-  std::filesystem::path path_;
 };
 
 inline constexpr kvcache::segment_layout small_layout{
@@ -151,9 +120,10 @@ class test_log {
                                           .incarnation = {asked.incarnation},
                                           .max_saving_bytes = asked.max_saving_bytes,
                                           .io = asked.io},
-                                         std::move(backend), owner.poster());
+                                         std::move(backend));
     REQUIRE_MESSAGE(opened, opened.error().message);
     log = std::move(opened).value();
+    log->attach(owner.poster());
   }
   test_log(const std::filesystem::path& folder, const shape& asked, io_kind kind = io_kind::threads)
       : test_log(folder, asked, make_backend(kind)) {}
@@ -163,7 +133,7 @@ class test_log {
     const auto header = header_of(blocks, root);
     const auto bytes = payload_of(header.key);
     std::optional<bool> saved;
-    const auto outcome = log->save(header, root, bytes, [&](bool done) { saved = done; });
+    const auto outcome = log->save(header, bytes, [&](bool done) { saved = done; });
     if (outcome != kvcache::ssd_log::save_outcome::started) return false;
     owner.run_until([&] { return saved.has_value(); });
     return *saved;

@@ -27,7 +27,7 @@ ssd_log_options options_of(const std::filesystem::path& folder) {
 }
 
 std::string error_of(const ssd_log_options& options) {
-  const auto opened = ssd_log::open(options, make_thread_backend(1), [](const auto&) {});
+  const auto opened = ssd_log::open(options, make_thread_backend(1));
   return opened ? std::string() : opened.error().message;
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("a block without its beginning, or with a header that does not fit, is
   auto header = header_of("ab");
   const auto bytes = payload_of(header.key);
   const auto refused = [&](const block_header& bad) {
-    return test.log->save(bad, test_root, bytes, [](bool) {}) == ssd_log::save_outcome::dropped;
+    return test.log->save(bad, bytes, [](bool) {}) == ssd_log::save_outcome::dropped;
   };
   auto bad = header;
   bad.first_position = 8;
@@ -172,7 +172,7 @@ TEST_CASE("saves beyond the queue's limit are dropped and counted") {
   const auto save = [&](const std::string& blocks) {
     const auto header = header_of(blocks);
     bytes.push_back(payload_of(header.key));
-    return test.log->save(header, test_root, bytes.back(), [&](bool) { ++ended; });
+    return test.log->save(header, bytes.back(), [&](bool) { ++ended; });
   };
   CHECK(save("a") == ssd_log::save_outcome::started);
   CHECK(save("ab") == ssd_log::save_outcome::started);

@@ -232,6 +232,8 @@ def wrong_options():
     fails("serve", "--host", "", words=("--host", "empty"))
     assert "--prefill-kv" not in fails("serve", "--decode-kv", "5", "--port", "0", words=("--decode-kv", "two blocks"))
     assert "--decode-kv" not in fails("serve", "--prefill-kv", "5", "--port", "0", words=("--prefill-kv", "two blocks"))
+    fails("serve", "--cache-ssd", "/proc/none", "--port", "0", code=1, words=("SSD", "/proc/none"))
+    fails("serve", "--cache-write-policy", "sometimes", words=("--cache-write-policy", "through"))
     fails("serve", "--device", "abacus", words=("--device", "abacus", "host"))
     fails("serve", "--device", "cuda", words=("--device cuda", "without CUDA"))
     fails("serve", "--host", "no.such.host.invalid", "--port", "0", code=1, words=("no.such.host.invalid",))
@@ -295,7 +297,7 @@ def help_and_version():
     """--help names every option, --version the version that /version tells"""
     assert {"serve", "chat", "model"} <= set(run("--help").stdout.split())
     shown = run("serve", "--help").stdout
-    for option in ("--host", "--port", "--model", "--prefill-workers", "--decode-workers", "--cache-dram", "--api-keys",
+    for option in ("--host", "--port", "--model", "--prefill-workers", "--decode-workers", "--cache-dram", "--cache-ssd", "--api-keys",
                    "--device", "--config", "--max-running", "--max-waiting"):
         assert option in shown, option
     version = run("--version").stdout.split()
