@@ -355,9 +355,10 @@ bool ssd_log::flush(core::duration limit) {
 }
 
 std::size_t ssd_log::saving_room() const {
-  const auto limit = state_->options.max_saving_bytes;
-  return static_cast<std::size_t>((limit - std::min(limit, state_->saving_bytes)) /
-                                  state_->layout.record_bytes);
+  const std::uint64_t record = state_->layout.record_bytes;
+  const std::uint64_t limit = std::min<std::uint64_t>(state_->options.max_saving_bytes / record,
+                                                      core::background_thread::max_queued / 2);
+  return static_cast<std::size_t>(limit - std::min(limit, state_->saving_bytes / record));
 }
 bool ssd_log::knows(block_key key) const {
   const auto* node = state_->index.find(key);

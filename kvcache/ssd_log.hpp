@@ -25,8 +25,9 @@ struct ssd_log_options {
   segment_layout layout;
   block_key owner;  ///< make_root of model, KV type and format, without tenant: whose files these are
   core::incarnation incarnation;  ///< larger than that of any earlier log in the folder
-  std::uint64_t max_saving_bytes = std::uint64_t{256} << 20;  ///< saves in progress; beyond, one is dropped
-  std::uint32_t max_reads = 4096;                             ///< in progress; beyond, a read is a miss
+  /// Saves in progress, 2,048 at most; beyond, one is dropped.
+  std::uint64_t max_saving_bytes = std::uint64_t{256} << 20;
+  std::uint32_t max_reads = 4096;  ///< in progress; beyond, a read is a miss
   io_queue_limits io{};
 };
 
