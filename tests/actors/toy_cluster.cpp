@@ -10,7 +10,7 @@ using actors::leg_header;
 
 namespace {
 
-constexpr auto patience = std::chrono::seconds(40);
+constexpr auto patience = std::chrono::seconds(240);  // a deadline: nothing waits for it to pass
 
 /// The session's part in short: collects tokens by index, resumes what was lost, keeps no promise twice.
 class session_state {
