@@ -42,6 +42,9 @@ void prefill_state::pull(const leg_ptr& leg, const messages::prefix_pinned& pinn
   const auto slots = numbers_of<core::block_index>(given->getSlots());
   const auto headers = given->getHeaders();  // once: each call counts the whole list as traversed
   const auto count = static_cast<std::uint32_t>(slots.size());
+  // Until now it was the index's estimate; what is missing there, or was lost, is offered again.
+  if (leg->source == leg->keeper)
+    leg->pool_cached_tokens = count > 0 ? given->getFirstToken() + count * block_tokens() : 0;
   const bool usable = count > 0 && headers.size() == count && given->getFirstToken() == leg->cached_tokens &&
                       leg->cached_tokens + count * block_tokens() < leg->tokens.size();
   auto blocks = usable ? cache_.allocate(count) : std::nullopt;
@@ -107,6 +110,7 @@ void prefill_state::pull_done(const prefill_pull_done& done) {
   leg->in_use -= 1;
   unpin(leg, pull->pin);
   if (leg->phase() == leg_phase::ended || !done.verified) {
+    leg->pool_cached_tokens = 0;
     for (const auto block : pull->blocks) cache_.release(block);
     if (leg->phase() == leg_phase::ended) return release_if_unused(leg);
   } else {
