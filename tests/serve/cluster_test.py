@@ -63,9 +63,10 @@ def picture():
         cluster.until_whole(gateway)
 
 
-def refused(*options, words):
+def refused(*options, words, code=2):
+    """2: by the command line itself; 1: by the cluster."""
     ended = subprocess.run([PROGRAM, "node", *options], capture_output=True, text=True, timeout=DEADLINE, check=False)
-    assert ended.returncode == 1, ended
+    assert ended.returncode == code, ended
     for word in words:
         assert word in ended.stderr, (word, ended.stderr)
 
@@ -75,7 +76,7 @@ def refusals():
     """a node with another model, block size or role that is taken is refused with the reason, and ends"""
     with Cluster(*THREE) as cluster:
         join = ("--join", cluster.address, "--secret-file", cluster.secret)
-        refused("--role", "decode", *join, "--block-tokens", "32", words=("--block-tokens is 32", "16"))
+        refused("--role", "decode", *join, "--block-tokens", "32", code=1, words=("--block-tokens is 32", "16"))
         refused("--role", "prefill,conductor", *join, words=("--join",))
         refused("--role", "decode", "--secret-file", cluster.secret, words=("--join",))
         refused("--role", "decode", *join, "--listen", "0.0.0.0:0", words=("--advertise",))
