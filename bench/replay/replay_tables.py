@@ -22,7 +22,7 @@ PUBLISHED_REFUSED = {"baseline": 4183, "early": 3771, "predicted": 3589}
 # Share of requests within TTFT 10 s and TBT 100 ms, by prefill nodes of 16 (FAST'25, figure; synthetic workload).
 PUBLISHED_RATIO = {5: 77.7, 6: 97.2, 7: 99.1, 8: 99.0, 9: 99.2, 10: 98.4, 11: 86.1}
 POLICIES = ["random", "round_robin", "least_loaded", "cache_aware", "mooncake", "preble", "dynamo", "llm_d", "yolk"]
-RULES = ["none", "baseline", "early", "predicted", "per_worker"]
+RULES = ["none", "baseline", "early", "predicted", "hold"]
 
 
 class Replays:
@@ -82,7 +82,7 @@ def placement(replays):
 def overload(replays):
     def rows():
         base = None
-        for placing, rule in [("mooncake", rule) for rule in RULES] + [("yolk", "per_worker")]:
+        for placing, rule in [("mooncake", rule) for rule in RULES] + [("yolk", "hold")]:
             report = replays.run("--speedup", 2, "--placement", placing, "--admission", rule)
             requests = report["requests"]
             base = requests["refused"] if rule == "baseline" else base

@@ -177,6 +177,8 @@ def drained():
     """yolk ctl drain moves what a node generates and places nothing more there; the cluster goes on without it"""
     draw = random.Random(SEED + 3)
     asked = made(draw)[:8]
+    for one in asked:
+        one["max_tokens"] = 900  # long enough to be seen and moved
     want = alone(asked)
     with big_cluster() as cluster:
         watched = cluster.members[0]
