@@ -68,6 +68,9 @@ struct engine_options {
   /// file number, so a dead engine's can turn into a living one's; System V's names are not used again, nor
   /// do they need /dev/shm.
   std::string transports = "^posix";
+  /// The network devices that peers can reach the engine by, as UCX_NET_DEVICES has them ("lo", "eth0,lo");
+  /// empty: all. UCX listens on each. Shared memory is no network device.
+  std::string network_devices;
   access_path access = access_path::automatic;
 };
 

@@ -76,6 +76,11 @@ std::optional<core::failure<errc>> ucx_worker::set_up_context(const engine_optio
       return setup_failure("transports '" + options.transports + "'", status);
     }
   }
+  if (!options.network_devices.empty()) {
+    if (const auto status = ucp_config_modify(config, "NET_DEVICES", options.network_devices.c_str())) {
+      return setup_failure("network devices '" + options.network_devices + "'", status);
+    }
+  }
   ucp_params_t parameters{};
   parameters.field_mask = UCP_PARAM_FIELD_FEATURES;
   parameters.features = UCP_FEATURE_RMA | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;

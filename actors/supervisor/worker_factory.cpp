@@ -6,6 +6,24 @@
 
 namespace yolk::actors {
 
+namespace {
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+/// KV travels neither encrypted nor authenticated: no further than the node's peers are.
+std::string network_devices_of(const cluster_options& cluster) {
+  const bool stays_here =
+      !cluster.listen ||
+      (is_loopback(cluster.listen->host) && (cluster.advertise.empty() || is_loopback(cluster.advertise)) &&
+       std::all_of(cluster.join.begin(), cluster.join.end(),
+                   [](const node_address& head) { return is_loopback(head.host); }));
+  return stays_here ? "lo" : "";
+}
+
+}  // namespace
+
 worker_factory::worker_factory(node_options options, std::shared_ptr<const model::loaded_model> model,
                                std::shared_ptr<gpu::platform> platform, std::shared_ptr<metrics> recorder,
                                std::shared_ptr<const core::clock> clock)
@@ -34,6 +52,13 @@ node_result<std::shared_ptr<worker_environment>> worker_factory::make_decode(
                "decode-" + std::to_string(id.value)});
 }
 
+transport::result<std::unique_ptr<transport::transfer_engine>> worker_factory::start_engine(
+    std::uint64_t region_bytes, core::incarnation owner) const {
+  return transport::transfer_engine::start({.region_bytes = region_bytes,
+                                            .owner = owner,
+                                            .network_devices = network_devices_of(options_.cluster)});
+}
+
 node_result<std::shared_ptr<worker_environment>> worker_factory::make(const worker_shape& shape) const {
   auto environment = std::make_shared<worker_environment>();
   environment->id = shape.id;
@@ -46,8 +71,7 @@ node_result<std::shared_ptr<worker_environment>> worker_factory::make(const work
   environment->block_count = static_cast<std::uint32_t>(shape.pool_bytes / layout_.block_bytes());
   environment->recorder = recorder_;
   environment->clock = clock_;
-  auto engine = transport::transfer_engine::start(
-      {.region_bytes = environment->block_count * layout_.block_bytes(), .owner = shape.incarnation});
+  auto engine = start_engine(environment->block_count * layout_.block_bytes(), shape.incarnation);
   if (!engine)
     return core::failure<node_errc>{node_errc::no_transport,
                                     shape.thread_name + ": " + engine.error().message};
@@ -74,8 +98,7 @@ node_result<std::shared_ptr<shard_environment>> worker_factory::make_shard(
   environment->byte_limit = std::max<std::uint64_t>(options_.cache_dram_bytes, layout_.block_bytes());
   environment->recorder = recorder_;
   environment->clock = clock_;
-  auto engine =
-      transport::transfer_engine::start({.region_bytes = environment->byte_limit, .owner = incarnation});
+  auto engine = start_engine(environment->byte_limit, incarnation);
   if (!engine)
     return core::failure<node_errc>{node_errc::no_transport, "cache shard: " + engine.error().message};
   environment->transfers = std::move(engine).value();

@@ -6,6 +6,7 @@
 #include "actors/worker_environment.hpp"
 #include "gpu/device.hpp"
 #include "model/loaded_model.hpp"
+#include "transport/transfer_engine.hpp"
 
 namespace yolk::actors {
 
@@ -46,6 +47,8 @@ class worker_factory {
     std::string thread_name;
   };
   node_result<std::shared_ptr<worker_environment>> make(const worker_shape& shape) const;
+  [[nodiscard]] transport::result<std::unique_ptr<transport::transfer_engine>> start_engine(
+      std::uint64_t region_bytes, core::incarnation owner) const;
 
   node_options options_;
   std::shared_ptr<const model::loaded_model> model_;

@@ -404,6 +404,22 @@ TEST_CASE("a descriptor that is sealed but not true moves no byte") {
   }
 }
 
+TEST_CASE("engines that are told one network device meet on it, over TCP too") {
+  engine_options options;
+  options.region_bytes = 1 << 16;
+  options.transports = "tcp";
+  options.network_devices = "lo";
+  options.owner.value = 1;
+  const auto a = start_engine(options);
+  options.owner.value = 2;
+  const auto b = start_engine(options);
+  fill_random(a->region(), 5);
+  CHECK(run_put(*a, b->descriptor(), {{0, 0, a->region().size()}}).has_value());
+  CHECK(same_bytes(a->region(), b->region()));
+  options.network_devices = "no_such_device";
+  CHECK(!transfer_engine::start(options).has_value());
+}
+
 TEST_CASE("an engine that cannot be set up says why") {
   engine_options options;
   const auto none = transfer_engine::start(options);
