@@ -11,6 +11,7 @@
 
 #include "actors/http_gateway/answer_writer.hpp"
 #include "actors/http_gateway/api_keys.hpp"
+#include "actors/http_gateway/descriptor_room.hpp"
 #include "actors/http_gateway/plain_session.hpp"
 
 namespace yolk::actors {
@@ -68,6 +69,7 @@ caf::behavior gateway_state::start(int listening_socket, std::shared_ptr<const s
                                    std::uint64_t random_seed) {
   context_ = std::move(context);
   random_ = core::random_source(random_seed);
+  listening_socket_ = listening_socket;
   listener_ = self_->add_doorman(listening_socket);
   self_->set_down_handler([this](caf::down_msg& down) { session_down(down); });
   tick_later();
@@ -95,12 +97,14 @@ caf::behavior gateway_state::start(int listening_socket, std::shared_ptr<const s
 
 void gateway_state::accept(caf::io::connection_handle handle) {
   const std::uint64_t number = ++last_number_;
-  const bool full = clients_.size() >= context_->options.max_connections;
-  if (clients_.size() >= context_->options.max_connections + max_refused_connections) {
+  const std::size_t max_connections = context_->options.max_connections;
+  const auto room = room_at(static_cast<int>(handle.id()), descriptor_limit());
+  if (room == descriptor_room::none || clients_.size() >= max_connections + max_refused_connections) {
     ::shutdown(static_cast<int>(handle.id()), SHUT_RDWR);
     self_->close(handle);
     return;
   }
+  const bool full = room == descriptor_room::little || clients_.size() >= max_connections;
   const http::parser_limits limits{.max_queued_requests =
                                        context_->options.max_requests_per_connection_queue};
   client_connection& client = clients_.try_emplace(number, handle, number, limits, now()).first->second;
@@ -109,7 +113,20 @@ void gateway_state::accept(caf::io::connection_handle handle) {
   self_->configure_read(handle, caf::io::receive_policy::at_most(read_bytes));
   if (full)
     refuse(client, overloaded("The server has as many connections as it takes (" +
-                              std::to_string(context_->options.max_connections) + ")."));
+                              std::to_string(std::min(clients_.size() - 1, max_connections)) + ")."));
+}
+
+/// accept() that fails for want of descriptors would be called again at once, and again: nothing is accepted
+/// until one can be had.
+void gateway_state::pace_accepting() {
+  if (draining()) return;
+  const bool possible = can_open_another(listening_socket_);
+  if (possible == accepting_) return;
+  accepting_ = possible;
+  if (possible)
+    self_->trigger(listener_);
+  else
+    self_->halt(listener_);
 }
 
 void gateway_state::receive(const caf::io::new_data_msg& data) {
@@ -211,6 +228,7 @@ health_window gateway_state::recent_health() const {
 
 void gateway_state::tick() {
   tick_later();
+  pace_accepting();
   const core::time_point time = now();
   // Looking after one may end it, so the numbers are taken first.
   std::vector<std::uint64_t> open;

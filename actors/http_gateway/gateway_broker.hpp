@@ -39,6 +39,7 @@ class gateway_state {
  private:
   // events
   void accept(caf::io::connection_handle handle);
+  void pace_accepting();
   void receive(const caf::io::new_data_msg& data);
   void written(const caf::io::data_transferred_msg& report);
   void closed(caf::io::connection_handle handle);
@@ -81,7 +82,9 @@ class gateway_state {
   broker_pointer self_;
   std::shared_ptr<const session_context> context_;
   core::random_source random_{0};
+  int listening_socket_ = -1;
   caf::io::accept_handle listener_;
+  bool accepting_ = true;
   std::unordered_map<std::uint64_t, client_connection> clients_;  ///< by number
   std::unordered_map<std::int64_t, std::uint64_t> numbers_;       ///< of open sockets
   std::unordered_map<caf::actor_id, std::uint64_t> sessions_;     ///< whose request it answers

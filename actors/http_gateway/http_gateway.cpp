@@ -1,7 +1,6 @@
 #include "actors/http_gateway/http_gateway.hpp"
 
 #include <netdb.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,14 +21,18 @@ namespace yolk::actors {
 namespace {
 
 constexpr int listen_backlog = 512;
-/// Descriptors that the rest of the process needs.
-constexpr std::uint64_t reserved_descriptors = 128;
 
 using gateway_failure = core::failure<gateway_errc>;
 
+/// "127.0.0.1:8000", "[::1]:8000".
+std::string place_of(const std::string& host, std::uint16_t port) {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
 gateway_failure cannot_listen(const gateway_options& options, const std::string& why) {
   return {gateway_errc::cannot_listen,
-          "cannot listen on " + options.host + ":" + std::to_string(options.port) + ": " + why};
+          "cannot listen on " + place_of(options.host, options.port) + ": " + why};
 }
 
 struct listening {
@@ -81,19 +84,9 @@ core::result<listening, gateway_errc> open_listener(const gateway_options& optio
   return out;
 }
 
-/// More connections than the process may have descriptors would make accept() fail, again and again.
-std::uint32_t affordable_connections(std::uint32_t wanted) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
-  const std::uint64_t usable =
-      limit.rlim_cur > 2 * reserved_descriptors ? limit.rlim_cur - reserved_descriptors : limit.rlim_cur / 2;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, usable));
-}
-
 std::shared_ptr<const session_context> make_context(caf::actor_system& system, gateway_options options,
                                                     gateway_environment environment, std::uint16_t port) {
   auto context = std::make_shared<session_context>();
-  options.max_connections = affordable_connections(options.max_connections);
   const std::uint32_t model_context = environment.model->config.context_length;
   context->context_tokens =
       options.max_context_tokens == 0 ? model_context : std::min(options.max_context_tokens, model_context);
@@ -102,8 +95,7 @@ std::shared_ptr<const session_context> make_context(caf::actor_system& system, g
   context->system_fingerprint = "yolk-" + environment.model->fingerprint.substr(0, 12);
   if (!options.cors_origin.empty())
     context->extra_headers.emplace_back("Access-Control-Allow-Origin", options.cors_origin);
-  const bool is_v6 = options.host.find(':') != std::string::npos;
-  context->url = "http://" + (is_v6 ? "[" + options.host + "]" : options.host) + ":" + std::to_string(port);
+  context->url = local_url(options.host, port);
   context->heavy_lane = spawn_heavy_lane(system);
   context->options = std::move(options);
   context->environment = std::move(environment);
@@ -111,6 +103,11 @@ std::shared_ptr<const session_context> make_context(caf::actor_system& system, g
 }
 
 }  // namespace
+
+std::string local_url(const std::string& host, std::uint16_t port) {
+  const auto* reachable = host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : host.c_str();
+  return "http://" + place_of(reachable, port);
+}
 
 core::result<started_gateway, gateway_errc> start_http_gateway(caf::actor_system& system,
                                                                gateway_options options,

@@ -55,6 +55,10 @@ struct gateway_environment {
   core::incarnation incarnation;
 };
 
+/// "http://127.0.0.1:8000": what reaches, from this machine, a gateway that listens on `host`; for one that
+/// listens on all interfaces the loopback's address.
+std::string local_url(const std::string& host, std::uint16_t port);
+
 struct started_gateway {
   caf::actor broker;
   std::uint16_t port = 0;
