@@ -47,6 +47,10 @@ void write_worker(messages::schema::ActorStatus::Builder status, const worker_en
 void write_progress(messages::schema::ActorStatus::Builder status, bool step_open,
                     core::duration since_last_step);
 
+/// To clients, of a sequence that cannot go on.
+inline constexpr const char* no_finite_logits =
+    "The model gave no finite logits: its weights are damaged, or its numbers overflow.";
+
 /// Whether a sequence ends with its newest token. generated_count includes that token; total_count is prompt
 /// plus generated.
 messages::schema::TokenBatch::Finish finish_after(core::token_id newest, const core::sampling_params& params,

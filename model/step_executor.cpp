@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -99,6 +100,8 @@ class driver {
   /// A sampler may overwrite what it chooses from: all but the last one get a copy.
   void sample(const std::vector<std::shared_ptr<sampler>>& samplers, std::span<float> logits,
               std::vector<core::sampled_token>& out) {
+    // Weights that are not finite, or numbers that overflowed. As a rule the first logit ends the search.
+    if (std::none_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) return;
     for (std::size_t i = 0; i < samplers.size(); ++i) {
       if (i + 1 == samplers.size()) {
         out.push_back(samplers[i]->sample(logits));

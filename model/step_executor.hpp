@@ -35,7 +35,8 @@ struct step {
 };
 
 struct step_result {
-  /// samples[slice][sampler]
+  /// samples[slice][sampler]. Empty for a slice whose logits held no finite number: there is nothing to
+  /// choose from.
   std::vector<std::vector<core::sampled_token>> samples;
   core::duration elapsed{};
 };

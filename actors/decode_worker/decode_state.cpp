@@ -138,6 +138,8 @@ void decode_state::step_done(const decode_step_done& done) {
     step[i]->in_step = false;
     if (step[i]->ended)
       end(step[i], true);  // cancelled meanwhile: only now its blocks are free
+    else if (done.result->samples[i].empty())
+      give_up(step[i]);
     else
       advance(step[i], done.result->samples[i].front());
   }
@@ -158,16 +160,30 @@ void decode_state::advance(const sequence_ptr& sequence, const core::sampled_tok
   if (finish != schema::TokenBatch::Finish::NONE) end(sequence, true);
 }
 
+/// There is no next token. Its leg's other choices go with it: the session gives up on all of them.
+void decode_state::give_up(const sequence_ptr& sequence) {
+  self_->send(sequence->session, make_leg_failed(sequence->header, environment_->incarnation,
+                                                 reason::INTERNAL, no_finite_logits));
+  const auto all = running_;
+  for (const auto& each : all) {
+    if (each->header.leg != sequence->header.leg || each->ended) continue;
+    each->broken = true;
+    end(each, false);
+  }
+}
+
 void decode_state::end(const sequence_ptr& sequence, bool keep_blocks) {
   sequence->ended = true;
   if (sequence->in_step) return;  // step_done comes back here
   const auto found = std::find(running_.begin(), running_.end(), sequence);
   if (found != running_.end()) running_.erase(found);
-  // KV of the newest token was never computed.
-  const auto known = sequence->tokens.size() - 1;
-  const auto full_blocks = static_cast<std::uint32_t>(known) / block_tokens();
-  cache_.insert(sequence->root, std::span(sequence->tokens).first(known), sequence->blocks.blocks());
-  if (keep_blocks) offer(sequence, full_blocks);
+  if (!sequence->broken) {
+    // KV of the newest token was never computed.
+    const auto known = sequence->tokens.size() - 1;
+    const auto full_blocks = static_cast<std::uint32_t>(known) / block_tokens();
+    cache_.insert(sequence->root, std::span(sequence->tokens).first(known), sequence->blocks.blocks());
+    if (keep_blocks) offer(sequence, full_blocks);
+  }
   sequence->blocks.release();
 }
 

@@ -78,6 +78,7 @@ struct decode_sequence {
   kvcache::sequence_blocks blocks;
   bool in_step = false;
   bool ended = false;
+  bool broken = false;  ///< its KV led to no finite logits: what was computed here is not kept
 };
 
 /// Owns the worker's blocks, reservations and running batch. Lives in the actor, used by its handlers alone.
@@ -120,6 +121,7 @@ class decode_state {
   [[nodiscard]] bool preempt_one(const sequence_ptr& keep);
   void give_up(const leg_header& header, const std::string& why, bool keep_blocks);
   void advance(const sequence_ptr& sequence, const core::sampled_token& token);
+  void give_up(const sequence_ptr& sequence);
   void end(const sequence_ptr& sequence, bool keep_blocks);
   // afterwards
   void offer(const sequence_ptr& sequence, std::uint32_t full_blocks);

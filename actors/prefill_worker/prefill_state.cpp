@@ -259,6 +259,10 @@ void prefill_state::step_done(const prefill_step_done& done) {
       leg->lease_end = now + leg->lease;
       continue;
     }
+    if (done.result->samples[i].empty()) {
+      fail(leg, reason::INTERNAL, no_finite_logits);
+      continue;
+    }
     leg->enter(leg_phase::pushing);
     leg->push->close();
     first_tokens(leg, done.result->samples[i]);

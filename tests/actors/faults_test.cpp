@@ -182,3 +182,22 @@ TEST_CASE("kills at random moments while requests come and go lose nothing and l
   }
   CHECK(cluster.settle() == "");
 }
+
+TEST_CASE("a sequence without finite logits fails, in prefill or later, and leaves nothing behind") {
+  cluster_shape shape;
+  shape.finite_tokens = 40;
+  toy_cluster cluster(shape);
+  const auto failed = [](const generation_outcome& outcome) {
+    return outcome.gave_up && outcome.failures.size() == 1 &&
+           outcome.failures[0].find("no finite logits") != std::string::npos;
+  };
+  CHECK(failed(cluster.generate({.prompt = prompt_of(1, 41)})));
+  const auto prompt = prompt_of(2, 38);
+  for (const std::uint32_t choices : {1u, 3u}) {
+    const auto outcome = cluster.generate({.prompt = prompt, .max_tokens = 8, .choices = choices});
+    CHECK(failed(outcome));
+    for (const auto& tokens : outcome.tokens) CHECK(tokens == toy_generate(prompt, 3));
+  }
+  CHECK(cluster.generate({.prompt = prompt, .max_tokens = 3}).tokens[0] == toy_generate(prompt, 3));
+  CHECK(cluster.settle() == "");
+}

@@ -179,7 +179,7 @@ std::shared_ptr<actors::worker_environment> toy_cluster::environment(const std::
   made->layout = toy_layout;
   made->block_count = blocks;
   made->transfers = engine(who, blocks, made->incarnation);
-  made->executor = std::make_unique<toy_executor>(made->transfers->region());
+  made->executor = std::make_unique<toy_executor>(made->transfers->region(), shape_.finite_tokens);
   made->recorder = recorder_;
   made->clock = clock_;
   return made;

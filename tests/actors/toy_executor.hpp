@@ -63,7 +63,9 @@ inline std::vector<core::token_id> toy_generate(std::vector<core::token_id> toke
 
 class toy_executor final : public model::step_executor {
  public:
-  explicit toy_executor(std::span<std::byte> pool) : pool_(pool), thread_("toy") {}
+  /// A sequence longer than `finite_tokens` gets no finite logits.
+  explicit toy_executor(std::span<std::byte> pool, std::size_t finite_tokens)
+      : pool_(pool), finite_tokens_(finite_tokens), thread_("toy") {}
 
   void submit(model::step work, layer_callback on_layer, done_callback on_done) override {
     auto shared = std::make_shared<model::step>(std::move(work));
@@ -105,6 +107,7 @@ class toy_executor final : public model::step_executor {
     model::step_result result;
     for (const auto& slice : work.slices) {
       auto& samples = result.samples.emplace_back();
+      if (slice.first_position + slice.tokens.size() > finite_tokens_) continue;
       const auto next = next_token(slice);
       for (const auto& sampler : slice.samplers) {
         std::vector<float> logits(toy_vocabulary, 0.0f);
@@ -127,6 +130,7 @@ class toy_executor final : public model::step_executor {
   }
 
   std::span<std::byte> pool_;
+  std::size_t finite_tokens_;
   core::background_thread thread_;
 };
 

@@ -27,8 +27,11 @@ struct executor_fixture {
   std::condition_variable changed;
   std::optional<step_result> done;
 
-  explicit executor_fixture(std::uint32_t layers = 2) {
-    const auto loaded = load_random_model(make_random_model({.layers = layers}, 3), platform);
+  explicit executor_fixture(std::uint32_t layers = 2)
+      : executor_fixture(make_random_model({.layers = layers}, 3)) {}
+
+  explicit executor_fixture(const random_model& files) {
+    const auto loaded = load_random_model(files, platform);
     REQUIRE(loaded.has_value());
     model->config = loaded->config;
     model->weights = loaded->weights;
@@ -92,6 +95,20 @@ TEST_CASE("a step's samples come back slice by slice, and a slice without a samp
   REQUIRE(result.samples[2].size() == 1);
   CHECK(result.samples[0][0].token == result.samples[2][0].token);
   CHECK(result.elapsed.count() > 0);
+}
+
+TEST_CASE("where no logit is finite there are no samples, whichever number the weights have instead") {
+  for (const std::string_view number : {"\xff\xff", "\x80\x7f", "\x80\xff"}) {  // NaN, +inf, -inf in BF16
+    auto files = make_random_model({.layers = 1}, 3);
+    auto& bytes = files.tensors.at("model.norm.weight").bytes;
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = number[i % 2];
+    executor_fixture fixture(files);
+    const std::vector<core::token_id> prompt = {5, 6, 7};
+    const auto result = fixture.run(
+        {.slices = {{.tokens = prompt, .blocks = {0}, .samplers = {fixture.new_sampler(greedy(), prompt)}}}});
+    REQUIRE(result.samples.size() == 1);
+    CHECK(result.samples[0].empty());
+  }
 }
 
 TEST_CASE("several samplers of one slice choose from the same logits, each in its own way") {
