@@ -13,7 +13,8 @@ using nlohmann::json;
 /// knowing which top-level field it is in when the text breaks.
 class document_builder : public json::json_sax_t {
  public:
-  document_builder(const json_limits& limits, json& root) : limits_(limits), root_(root) {}
+  document_builder(std::string_view body, const json_limits& limits, json& root)
+      : body_(body), limits_(limits), root_(root) {}
 
   bool null() override { return add(nullptr) != nullptr; }
   bool boolean(bool value) override { return add(value) != nullptr; }
@@ -34,6 +35,11 @@ class document_builder : public json::json_sax_t {
   }
 
   bool parse_error(std::size_t position, const std::string& token, const json::exception& error) override {
+    if (stack_.empty() && values_ > 0) {
+      fail("The body goes on after its JSON value has ended: there is something at byte " +
+           std::to_string(position) + ".");
+      return false;
+    }
     std::string reason = error.what();
     // "[json.exception.parse_error.101] parse error at line 1, column 2: why; last read: '...'": the
     // library's own tag says nothing to a client, and what was read last may be a megabyte.
@@ -42,13 +48,28 @@ class document_builder : public json::json_sax_t {
     reason.resize(std::min<std::size_t>(reason.size(), 200));
     const std::size_t tail = std::min<std::size_t>(token.size(), 24);
     fail("The body is not valid JSON at byte " + std::to_string(position) + in_field() + ": " + reason +
-         "; near '" + token.substr(token.size() - tail) + "'. (JSON has no NaN and no Infinity.)");
+         "; near '" + token.substr(token.size() - tail) + "'." +
+         (names_no_number(position) ? " (JSON has no NaN and no Infinity.)" : ""));
     return false;
   }
 
   std::optional<api_error> error;
 
  private:
+  /// Whether the text broke in a word that other notations have for what is no number. `position`: of the
+  /// last byte that was read, counted from 1.
+  bool names_no_number(std::size_t position) const {
+    const auto letter = [this](std::size_t at) {
+      return at < body_.size() ? static_cast<char>(body_[at] | 0x20) : '\0';
+    };
+    const auto is_letter = [&](std::size_t at) { return letter(at) >= 'a' && letter(at) <= 'z'; };
+    std::size_t begin = position == 0 ? 0 : position - 1;
+    while (begin > 0 && is_letter(begin - 1)) --begin;
+    std::string word;
+    for (std::size_t at = begin; is_letter(at) && word.size() <= 8; ++at) word += letter(at);
+    return word == "nan" || word == "inf" || word == "infinity";
+  }
+
   std::string in_field() const { return field_.empty() ? "" : ", in '" + field_.substr(0, 64) + "'"; }
 
   void fail(std::string message) {
@@ -94,6 +115,7 @@ class document_builder : public json::json_sax_t {
     return true;
   }
 
+  std::string_view body_;
   json_limits limits_;
   json& root_;
   std::vector<json*> stack_;
@@ -105,7 +127,7 @@ class document_builder : public json::json_sax_t {
 }  // namespace
 
 std::optional<api_error> read_json_object(std::string_view body, const json_limits& limits, json& root) {
-  document_builder builder(limits, root);
+  document_builder builder(body, limits, root);
   const bool complete = json::sax_parse(body.begin(), body.end(), &builder, json::input_format_t::json, true);
   if (builder.error) return builder.error;
   if (!complete || !root.is_object()) {

@@ -198,6 +198,11 @@ void request_parser::state::end_head() {
   const bool close = list_has(message.headers, "Connection", "close");
   message.keep_alive =
       !close && (message.minor_version == 1 || list_has(message.headers, "Connection", "keep-alive"));
+  const std::string_view coding = find_header(message.headers, "Content-Encoding");
+  if (!coding.empty() && !equal_ignoring_case(coding, "identity")) {
+    return fail(415, "The request's body is encoded as '" + std::string(coding.substr(0, 64)) +
+                         "' (Content-Encoding); this server takes it plain only.");
+  }
   if (!choose_body()) return;
   now = phase::body;
   const std::string_view expect = find_header(message.headers, "Expect");

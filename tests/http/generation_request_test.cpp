@@ -181,8 +181,21 @@ TEST_CASE("NaN, Infinity and numbers beyond double are refused and the field is 
     CHECK(error.status == 400);
     CHECK(error.param == "temperature");
     CHECK_MESSAGE(contains(error.message, "byte"), error.message);
-    CHECK_MESSAGE(contains(error.message, "NaN"), error.message);
+    const bool is_word = value.find_first_of("Nn") != std::string::npos;
+    CHECK_MESSAGE(contains(error.message, "JSON has no NaN") == is_word, error.message);
   }
+}
+
+TEST_CASE("text behind the body's value is named as that") {
+  for (const std::string rest : {"x", " {}", ",", "}", "NaN"}) {
+    const api_error error = bad(chat_body(R"({"messages":[{"role":"user","content":"NaN"}]})" + rest));
+    CHECK(error.status == 400);
+    CHECK_MESSAGE(contains(error.message, "goes on after its JSON value"), error.message);
+    CHECK_FALSE(contains(error.message, "JSON has no NaN"));
+  }
+  CHECK_FALSE(contains(bad(chat_body("nonsense")).message, "JSON has no NaN"));
+  good(chat_body(R"({"messages":[{"role":"user","content":"NaN"}]})"
+                 " \r\n"));
 }
 
 TEST_CASE("integers may be written with a fraction of zero") {

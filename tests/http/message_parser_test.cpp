@@ -208,6 +208,12 @@ TEST_CASE("the absolute form of a target gives the same path") {
   CHECK(parser.next()->path == "/");
 }
 
+TEST_CASE("a body that is compressed is refused before it is read") {
+  CHECK(status_of(post("Content-Encoding: gzip\r\nContent-Length: 9\r\n", "x")) == 415);
+  CHECK(status_of(post("Content-Encoding: identity, br\r\nTransfer-Encoding: chunked\r\n", "")) == 415);
+  CHECK(fed(post("Content-Encoding: Identity\r\nContent-Length: 1\r\n", "x")).next()->body == "x");
+}
+
 TEST_CASE("100-continue is reported once, and only while the body is awaited") {
   request_parser parser = fed(post("Expect: 100-Continue\r\nContent-Length: 2\r\n", ""));
   CHECK(parser.take_expect_continue());
