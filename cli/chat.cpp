@@ -16,6 +16,7 @@
 
 #include "cli/chat_event.hpp"
 #include "cli/exit_code.hpp"
+#include "cli/format.hpp"
 #include "http/generation_response.hpp"
 #include "http/message_parser.hpp"
 
@@ -145,10 +146,11 @@ class conversation {
   bool ask(const std::string& prompt);
   std::string receive_answer(connection& server, std::string& answer);
   void take_events(std::string& body, std::string& answer, std::string& error);
+  void show(std::string_view text);
   void show_stats(steady::time_point asked) const;
   [[nodiscard]] std::string request() const;
   bool fail(const std::string& why) {
-    streams_.notes << "error: " << why << std::endl;
+    streams_.notes << "error: " << visible(why) << std::endl;
     return false;
   }
 
@@ -158,6 +160,7 @@ class conversation {
   std::string system_;
   std::vector<turn> turns_;
   chat_event usage_;
+  bool answer_ended_ = false;  ///< by [DONE]
   steady::time_point first_token_{}, last_token_{};
 };
 
@@ -178,6 +181,10 @@ int conversation::run() {
     if (line == "/quit" || line == "/exit") break;
     if (line.starts_with('/') && command(line)) continue;
     all_good = ask(line) && all_good;
+    if (!streams_.out) {
+      fail("the answer cannot be written");
+      return exit_failed;
+    }
   }
   if (streams_.interactive) streams_.notes << std::endl;
   return all_good || streams_.interactive ? 0 : exit_failed;
@@ -235,11 +242,12 @@ bool conversation::ask(const std::string& prompt) {
     return fail("cannot connect to " + options_.url + ": " + error);
   turns_.push_back({"user", prompt});
   usage_ = {};
+  answer_ended_ = false;
   first_token_ = last_token_ = {};
   const auto asked = steady::now();
   std::string answer;
   const std::string error = server.send(request()) ? receive_answer(server, answer) : "the connection broke";
-  if (!answer.empty()) streams_.out << std::endl;
+  if (!answer.empty()) show("\n");
   if (!error.empty()) {
     turns_.pop_back();  // a question without an answer would confuse the next one
     return fail(error);
@@ -253,7 +261,7 @@ bool conversation::ask(const std::string& prompt) {
 std::string conversation::receive_answer(connection& server, std::string& answer) {
   http::response_parser parser;
   std::string body, error;
-  while (!parser.complete() && !parser.failed()) {
+  while (!parser.complete() && !parser.failed() && streams_.out) {
     const std::string_view bytes = server.receive();
     if (bytes.empty()) {
       if (interrupted != 0) return {};
@@ -271,7 +279,7 @@ std::string conversation::receive_answer(connection& server, std::string& answer
     return "HTTP " + std::to_string(parser.status()) + (message.empty() ? "" : ": " + message);
   }
   if (!error.empty()) return error;
-  return parser.complete() ? std::string() : "the answer broke off";
+  return parser.complete() && answer_ended_ ? std::string() : "the answer broke off";
 }
 
 /// Takes the complete events off the body.
@@ -279,16 +287,26 @@ void conversation::take_events(std::string& body, std::string& answer, std::stri
   for (auto end = body.find("\n\n"); end != std::string::npos; end = body.find("\n\n")) {
     const std::string line = body.substr(0, end);
     body.erase(0, end + 2);
-    if (!line.starts_with("data: ") || line == "data: [DONE]") continue;
-    const chat_event event = read_chat_event(std::string_view(line).substr(6));
+    if (line == "data: [DONE]") answer_ended_ = true;
+    if (!line.starts_with("data: ") || answer_ended_) continue;
+    const auto data = std::string_view(line).substr(6);
+    const chat_event event = read_chat_event(data);
+    if (!event.is_json) error = "the server sent what is no JSON: " + std::string(data.substr(0, 80));
     if (!event.error.empty()) error = event.error;
     if (event.has_usage) usage_ = event;
     if (event.content.empty()) continue;
     last_token_ = steady::now();
     if (answer.empty()) first_token_ = last_token_;
     answer += event.content;
-    streams_.out << event.content << std::flush;
+    show(event.content);
   }
+}
+
+void conversation::show(std::string_view text) {
+  if (streams_.out_is_terminal)
+    streams_.out << visible(text) << std::flush;
+  else
+    streams_.out << text << std::flush;
 }
 
 void conversation::show_stats(steady::time_point asked) const {
@@ -318,7 +336,8 @@ int run_chat(const chat_options& given) {
       return exit_usage;
     }
   }
-  return run_chat(options, {std::cin, std::cout, std::cerr, ::isatty(STDIN_FILENO) != 0});
+  return run_chat(
+      options, {std::cin, std::cout, std::cerr, ::isatty(STDIN_FILENO) != 0, ::isatty(STDOUT_FILENO) != 0});
 }
 
 int run_chat(const chat_options& options, chat_streams streams) {

@@ -20,7 +20,7 @@ struct chat_options {
 
 /// `yolk chat`: a conversation in the terminal. Lines starting with / are commands (/help lists them). From a
 /// pipe, each line is a prompt of the same conversation. Returns the process's exit status: 1 when a prompt
-/// failed.
+/// failed or an answer could not be written.
 int run_chat(const chat_options& options);
 
 struct chat_streams {
@@ -28,6 +28,7 @@ struct chat_streams {
   std::ostream& out;    ///< answers
   std::ostream& notes;  ///< prompts, statistics, errors
   bool interactive = false;
+  bool out_is_terminal = false;  ///< what the model writes is not to steer it
 };
 /// The same over any streams.
 int run_chat(const chat_options& options, chat_streams streams);

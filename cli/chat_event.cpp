@@ -32,7 +32,9 @@ class event_reader {
   explicit event_reader(std::string_view json) : rest_(json) {}
 
   chat_event read() {
-    value("", 0);
+    const bool whole = value("", 0);
+    skip_space();
+    event_.is_json = whole && rest_.empty();
     return event_;
   }
 
@@ -98,7 +100,7 @@ class event_reader {
   bool scalar(const std::string& path) {
     const auto end = rest_.find_first_of(",]} \t\r\n");
     const std::string_view word = rest_.substr(0, end);
-    if (word.empty()) return false;
+    if (!is_scalar(word)) return false;
     std::uint64_t number = 0;
     std::from_chars(word.data(), word.data() + word.size(), number);
     rest_.remove_prefix(word.size());
@@ -106,6 +108,15 @@ class event_reader {
     if (path == "usage.completion_tokens") event_.completion_tokens = number, event_.has_usage = true;
     if (path == "usage.prompt_tokens_details.cached_tokens") event_.cached_tokens = number;
     return true;
+  }
+
+  static bool is_scalar(std::string_view word) {
+    if (word == "true" || word == "false" || word == "null") return true;
+    const auto first = word.substr(word.starts_with('-') ? 1 : 0, 1);
+    double number = 0;
+    const auto read = std::from_chars(word.data(), word.data() + word.size(), number);
+    return !first.empty() && std::isdigit(static_cast<unsigned char>(first.front())) != 0 &&
+           read.ec != std::errc::invalid_argument && read.ptr == word.data() + word.size();
   }
 
   bool string(std::string& out) {

@@ -8,6 +8,7 @@ namespace yolk::cli {
 
 /// What one event of a chat stream, or an error's body, says.
 struct chat_event {
+  bool is_json = true;
   std::string content;        ///< of the first choice
   std::string finish_reason;  ///< of the first choice
   std::string error;          ///< error.message
@@ -17,7 +18,7 @@ struct chat_event {
   std::uint64_t cached_tokens = 0;
 };
 
-/// Reads the JSON of an event. What is not JSON, or says nothing of this, gives an empty event.
+/// Reads the JSON of an event. What says nothing of this gives an empty event.
 chat_event read_chat_event(std::string_view json);
 
 }  // namespace yolk::cli

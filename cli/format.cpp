@@ -30,4 +30,23 @@ std::string short_bytes(std::uint64_t bytes) {
   return scaled(bytes, 1024, std::array<const char*, 5>{" B", " KiB", " MiB", " GiB", " TiB"});
 }
 
+std::string visible(std::string_view utf8) {
+  constexpr unsigned char c1_lead = 0xC2;  // U+0080 to U+009F: C2 80 to C2 9F
+  const auto byte_at = [utf8](std::size_t at) {
+    return at < utf8.size() ? static_cast<unsigned char>(utf8[at]) : 0;
+  };
+  std::string out;
+  for (std::size_t at = 0; at < utf8.size(); ++at) {
+    const auto byte = byte_at(at);
+    if (byte == c1_lead && byte_at(at + 1) >= 0x80 && byte_at(at + 1) < 0xA0) {
+      out += {'M', '-', '^', static_cast<char>(byte_at(++at) - 0x40)};
+    } else if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F) {
+      out += {'^', static_cast<char>(byte ^ 0x40)};
+    } else {
+      out += utf8[at];
+    }
+  }
+  return out;
+}
+
 }  // namespace yolk::cli

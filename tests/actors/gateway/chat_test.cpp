@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/chat_event.hpp"
+#include "cli/format.hpp"
 #include "tests/actors/gateway/gateway_fixture.hpp"
 
 // `yolk chat`, talking to a gateway.
@@ -116,5 +117,38 @@ TEST_CASE("events are read whatever their order, escapes included; what is no JS
   for (const char* text :
        {"", "{", "{\"a\":", "[[[[", "{\"choices\":[{\"delta\":{\"content\":\"\\u12", "nonsense"})
     CHECK(read_chat_event(text).content.empty());
+  for (const char* text :
+       {"", "{", "{\"a\":", "nonsense", "{\"a\":1}x", "{\"a\":truth}", "{\"a\":-}", "{\"a\":1.2.3}"}) {
+    CAPTURE(text);
+    CHECK_FALSE(read_chat_event(text).is_json);
+  }
+  for (const char* text : {"{}", " {\"a\":[-1.5e3,true,false,null,\"\"]} ", "{\"a\":{\"b\":0}}"}) {
+    CAPTURE(text);
+    CHECK(read_chat_event(text).is_json);
+  }
   CHECK(read_chat_event(std::string(100'000, '[')).content.empty());
+}
+
+TEST_CASE("what steers a terminal is written out, as cat -v does, and other text is left alone") {
+  CHECK(cli::visible("a\n\tb") == "a\n\tb");
+  CHECK(cli::visible("\x1b[2J\x07\r\x7f") == "^[[2J^G^M^?");
+  CHECK(cli::visible(std::string(1, '\0')) == "^@");
+  CHECK(cli::visible("\xC2\x9B"
+                     "2J\xC2\x80") == "M-^[2JM-^@");
+  CHECK(cli::visible("\xC2\xA9 \xE2\x82\xAC \xC3\x9B\xC2") == "\xC2\xA9 \xE2\x82\xAC \xC3\x9B\xC2");
+}
+
+TEST_CASE("a chat that cannot write says so and ends") {
+  gateway_fixture gateway;
+  cli::chat_options options = options_for(gateway);
+  std::istringstream in("one\ntwo\n");
+  std::ostream closed(nullptr);
+  std::ostringstream notes;
+  auto status = std::async(std::launch::async, [&] {
+    return cli::run_chat(options, {in, closed, notes, false});
+  });
+  answer(gateway, "user:one\nassistant:", "1");
+  CHECK(status.get() == 1);
+  CHECK(notes.str().find("error: the answer cannot be written") != std::string::npos);
+  CHECK(gateway.nothing_requested(peer::admission));
 }
