@@ -19,6 +19,21 @@ http::api_error bad_request(std::string message, std::string param, std::string 
   return {.status = 400, .message = std::move(message), .param = std::move(param), .code = std::move(code)};
 }
 
+/// Ends with a full stop, and only one: errors of model/ have none, templates may write their own.
+std::string as_sentence(std::string text) {
+  if (!text.ends_with('.') && !text.ends_with('!') && !text.ends_with('?')) text += '.';
+  return text;
+}
+
+/// What a client sent, for a message: no more of it than tells which it is.
+std::string shortened(std::string_view name) {
+  constexpr std::size_t longest_bytes = 64;
+  if (name.size() <= longest_bytes) return std::string(name);
+  std::size_t end = longest_bytes;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;  // whole UTF-8 characters
+  return std::string(name.substr(0, end)) + "...";
+}
+
 std::uint32_t vocabulary_of(const model::loaded_model& model) {
   if (model.config.vocabulary_size > 0) return model.config.vocabulary_size;
   return static_cast<std::uint32_t>(model.tokens->vocabulary_size());
@@ -44,16 +59,18 @@ std::vector<model::chat_message> to_model(const std::vector<http::chat_turn>& tu
 tokens_or_error encode_chat(const model::loaded_model& model, const std::vector<http::chat_turn>& turns,
                             const model::chat_options& options) {
   if (!model.chat)
-    return bad_request("The model '" + model.name + "' has no usable chat template: " + model.chat_error +
-                           " Use /v1/completions.",
+    return bad_request("The model '" + model.name + "' has no usable chat template: " +
+                           as_sentence(model.chat_error) + " Use /v1/completions.",
                        "messages");
   auto encoded = model.chat->encode(to_model(turns), options);
-  if (!encoded) return bad_request("'messages': " + encoded.error().message, "messages");
+  if (!encoded) return bad_request("'messages': " + as_sentence(encoded.error().message), "messages");
   return std::move(encoded).value();
 }
 
-tokens_or_error encode_prompt(const model::loaded_model& model, const http::prompt_input& input) {
-  if (const auto* text = std::get_if<std::string>(&input)) return model.tokens->encode(*text, {});
+tokens_or_error encode_prompt(const model::loaded_model& model, const http::prompt_input& input,
+                              bool add_special_tokens) {
+  if (const auto* text = std::get_if<std::string>(&input))
+    return model.tokens->encode(*text, {.add_special_tokens = add_special_tokens});
   const auto& ids = std::get<std::vector<core::token_id>>(input);
   if (auto error = check_ids(ids, vocabulary_of(model), "prompt")) return *error;
   return ids;
@@ -92,11 +109,11 @@ std::optional<http::api_error> check_request(const session_context& context,
                                              const http::generation_request& request) {
   const model::loaded_model& model = *context.environment.model;
   if (!request.model.empty() && request.model != model.name)
-    return http::api_error{
-        .status = 404,
-        .message = "The model '" + request.model + "' does not exist; this server has '" + model.name + "'.",
-        .param = "model",
-        .code = "model_not_found"};
+    return http::api_error{.status = 404,
+                           .message = "The model '" + shortened(request.model) +
+                                      "' does not exist; this server has '" + model.name + "'.",
+                           .param = "model",
+                           .code = "model_not_found"};
   // Each prompt takes a place of its own in admission's queue: a batch that is larger than that never fits.
   const std::uint32_t places = context.options.max_prompts_at_once;
   if (places > 0 && request.prompts.size() > places)
@@ -122,7 +139,8 @@ std::optional<http::api_error> add_prompt(const session_context& context, tokens
   generation_plan::prompt prompt{.tokens = std::get<std::vector<core::token_id>>(std::move(tokens))};
   // Tokens of an empty text: models with a begin-of-text token start from that.
   const model::tokenizer& tokenizer = *context.environment.model->tokens;
-  if (prompt.tokens.empty() && tokenizer.bos()) prompt.tokens.push_back(*tokenizer.bos());
+  if (prompt.tokens.empty() && plan.request.add_special_tokens && tokenizer.bos())
+    prompt.tokens.push_back(*tokenizer.bos());
   if (auto error = fit(prompt, plan.request, context.context_tokens)) return error;
   plan.prompts.push_back(std::move(prompt));
   return std::nullopt;
@@ -153,7 +171,8 @@ plan_result plan_generation(const session_context& context, const plan_origin& o
     if (auto error = add_prompt(context, std::move(tokens), plan)) return *error;
   }
   for (const http::prompt_input& input : plan.request.prompts) {
-    if (auto error = add_prompt(context, encode_prompt(model, input), plan)) return *error;
+    if (auto error = add_prompt(context, encode_prompt(model, input, plan.request.add_special_tokens), plan))
+      return *error;
     if (!plan.request.echo) continue;
     const auto* text = std::get_if<std::string>(&input);
     auto& prompt = plan.prompts.back();

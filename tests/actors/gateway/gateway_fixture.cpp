@@ -22,9 +22,13 @@ constexpr auto patience = std::chrono::seconds(60);
 
 class byte_tokenizer final : public model::tokenizer {
  public:
-  std::vector<core::token_id> encode(std::string_view text, const model::encode_options&) const override {
+  explicit byte_tokenizer(bool begins_with_start) : begins_with_start_(begins_with_start) {}
+  std::vector<core::token_id> encode(std::string_view text,
+                                     const model::encode_options& options) const override {
     if (text.find(poison_text) != std::string_view::npos) throw std::runtime_error("poisoned text");
-    return ids_of(text);
+    auto ids = ids_of(text);
+    if (begins_with_start_ && options.add_special_tokens) ids.insert(ids.begin(), start_token);
+    return ids;
   }
   std::string decode(std::span<const core::token_id> tokens, bool) const override {
     std::string text;
@@ -38,11 +42,14 @@ class byte_tokenizer final : public model::tokenizer {
   bool is_special(core::token_id token) const override { return token == end_token || token == start_token; }
   std::optional<core::token_id> find(std::string_view) const override { return std::nullopt; }
   std::size_t vocabulary_size() const override { return tests::vocabulary_size; }
-  std::optional<core::token_id> bos() const override { return std::nullopt; }
+  std::optional<core::token_id> bos() const override {
+    return begins_with_start_ ? std::optional(start_token) : std::nullopt;
+  }
   std::optional<core::token_id> eos() const override { return end_token; }
   const std::string& chat_template_text() const override { return template_; }
 
  private:
+  bool begins_with_start_;
   std::string template_;
 };
 
@@ -73,9 +80,9 @@ std::shared_ptr<const model::loaded_model> fake_model(const gateway_fixture_opti
   made->config.vocabulary_size = vocabulary_size;
   made->config.context_length = options.context_length;
   made->config.end_tokens = {end_token};
-  made->tokens = std::make_shared<byte_tokenizer>();
+  made->tokens = std::make_shared<byte_tokenizer>(options.begins_with_start);
   if (options.with_chat) made->chat = std::make_shared<line_template>(made->tokens);
-  made->chat_error = "it has no template.";
+  made->chat_error = "it has no template";
   return made;
 }
 

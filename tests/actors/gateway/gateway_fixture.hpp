@@ -64,6 +64,7 @@ struct gateway_fixture_options {
   actors::gateway_options gateway = {.port = 0};
   bool with_peers = true;
   bool with_chat = true;
+  bool begins_with_start = false;  ///< the tokenizer's special token before each text is start_token
   std::uint32_t context_length = 200;
 };
 

@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "actors/http_gateway/descriptor_room.hpp"
 #include "tests/actors/gateway/gateway_client.hpp"
 #include "tests/actors/gateway/gateway_fixture.hpp"
 
@@ -16,6 +18,12 @@ namespace {
 constexpr std::string_view completions_path = "/v1/completions";
 constexpr std::string_view chat_path = "/v1/chat/completions";
 const std::string small_body = R"({"prompt":"x"})";
+
+std::string text_of(int count, std::string_view part) {
+  std::string text;
+  while (count-- > 0) text += part;
+  return text;
+}
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -91,13 +99,30 @@ TEST_CASE("what does not fit into the context is refused with both numbers") {
   CHECK(gateway.next_request(peer::admission).sampling.max_tokens == 1);
 }
 
+TEST_CASE("add_special_tokens decides on the tokens that a model's texts begin with") {
+  gateway_fixture_options options;
+  options.begins_with_start = true;
+  gateway_fixture gateway(options);
+  const auto tokens_for = [&](const std::string& fields) {
+    gateway_client client(gateway.port());
+    client.post(completions_path, "{" + fields + "}");
+    return gateway.next_request(peer::admission).tokens;
+  };
+  const std::vector<core::token_id> with = {start_token, 'A', 'B'};
+  const std::vector<core::token_id> without = {'A', 'B'};
+  CHECK(tokens_for(R"("prompt":"AB")") == with);
+  CHECK(tokens_for(R"("prompt":"AB","add_special_tokens":true)") == with);
+  CHECK(tokens_for(R"("prompt":"AB","add_special_tokens":false)") == without);
+  CHECK(tokens_for(R"("prompt":[65,66],"add_special_tokens":true)") == without);
+}
+
 TEST_CASE("a model that has no chat template says so") {
   gateway_fixture_options options;
   options.with_chat = false;
   gateway_fixture gateway(options);
   const http_answer answer = post(gateway, chat_path, R"({"messages":[{"role":"user","content":"hi"}]})");
   CHECK(answer.status == 400);
-  CHECK(contains(answer.body, "it has no template."));
+  CHECK(contains(answer.body, "it has no template. Use /v1/completions."));
 }
 
 TEST_CASE("unknown models and paths are 404, wrong methods 405 with Allow") {
@@ -105,6 +130,10 @@ TEST_CASE("unknown models and paths are 404, wrong methods 405 with Allow") {
   http_answer answer = post(gateway, completions_path, R"({"prompt":"x","model":"gpt-9"})");
   CHECK(answer.status == 404);
   CHECK(field_of(answer.body, "code") == "model_not_found");
+  answer = post(gateway, completions_path, R"({"prompt":"x","model":"m)" + text_of(40, "\xC3\xA9") + "\"}");
+  CHECK(answer.status == 404);
+  CHECK(contains(answer.body,
+                 "'m" + text_of(31, "\xC3\xA9") + "...'"));  // no more than 64 bytes, no half letter
   CHECK(get(gateway, "/v1/models/gpt-9").status == 404);
   CHECK(get(gateway, "/nothing").status == 404);
   answer = get(gateway, completions_path);
@@ -506,4 +535,33 @@ TEST_CASE("a port that is taken is an error that says so") {
   options.gateway.port = gateway.port();
   const auto start_second = [&] { gateway_fixture second(options); };
   CHECK_THROWS_WITH_AS(start_second(), doctest::Contains("cannot listen on 127.0.0.1"), std::runtime_error);
+}
+
+TEST_CASE("clients leave the process the descriptors that it needs, whatever the limit") {
+  using actors::descriptor_room;
+  using actors::room_at;
+  for (const std::uint64_t limit : {128u, 1024u, 4096u, 1u << 20}) {
+    CAPTURE(limit);
+    const auto rooms = [&](descriptor_room which) {
+      std::uint64_t count = 0;
+      for (std::uint64_t socket = 0; socket < limit; ++socket)
+        count += room_at(static_cast<int>(socket), limit) == which ? 1 : 0;
+      return count;
+    };
+    CHECK(rooms(descriptor_room::none) >= 24);
+    CHECK(rooms(descriptor_room::little) >= 4);
+    CHECK(rooms(descriptor_room::enough) >= limit / 2);
+    CHECK(room_at(static_cast<int>(limit) - 1, limit) == descriptor_room::none);
+    CHECK(room_at(0, limit) == descriptor_room::enough);
+  }
+  CHECK(room_at(1 << 20, std::numeric_limits<std::uint64_t>::max()) == descriptor_room::enough);
+  CHECK(room_at(5, 5) == descriptor_room::none);
+}
+
+TEST_CASE("the URL of a gateway can be called from its own machine, with brackets where IPv6 has them") {
+  CHECK(actors::local_url("127.0.0.1", 80) == "http://127.0.0.1:80");
+  CHECK(actors::local_url("0.0.0.0", 80) == "http://127.0.0.1:80");
+  CHECK(actors::local_url("::", 80) == "http://[::1]:80");
+  CHECK(actors::local_url("fd00::2", 8000) == "http://[fd00::2]:8000");
+  CHECK(actors::local_url("localhost", 8000) == "http://localhost:8000");
 }
