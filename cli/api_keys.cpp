@@ -15,7 +15,8 @@ core::result<std::map<std::string, std::string>, errc> read_api_keys(const std::
     std::string key, tenant, more;
     if (!(words >> key)) continue;
     const auto where = path + ":" + std::to_string(number) + ": ";
-    if (!(words >> tenant)) tenant = key;
+    // A blank stands in no name that a file gives: nobody else's tenant can be this one.
+    if (!(words >> tenant)) tenant = "key " + key;
     if (words >> more)
       return core::failure<errc>{errc::malformed, where + "expected KEY [TENANT], found more words"};
     if (!keys.emplace(key, tenant).second)

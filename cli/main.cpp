@@ -1,7 +1,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "cli/chat_command.hpp"
 #include "cli/ctl.hpp"
@@ -63,9 +67,31 @@ int node(int argc, char** argv) {
   return yolk::cli::run_node(options);
 }
 
+/// For what nobody can go on after: the system has no thread or no memory for us. No defect, so no core file.
+[[noreturn]] void end_for_want() {
+  const char* want = nullptr;
+  try {
+    if (const auto current = std::current_exception()) std::rethrow_exception(current);
+  } catch (const std::bad_alloc&) {
+    want = "memory (ulimit -v, the container's limit)";
+  } catch (const std::system_error& problem) {
+    if (problem.code() == std::errc::resource_unavailable_try_again)
+      want = "more threads (ulimit -u, ulimit -v, the container's limit of processes)";
+    else
+      std::fprintf(stderr, "yolk: %s\n", problem.what());
+  } catch (const std::exception& problem) {
+    std::fprintf(stderr, "yolk: %s\n", problem.what());
+  } catch (...) {
+  }
+  if (want == nullptr) std::abort();
+  std::fprintf(stderr, "yolk: the system gives this process no %s\n", want);
+  std::_Exit(yolk::cli::exit_failed);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::set_terminate(end_for_want);
   yolk::transport::prepare_process();
   if (argc > 1 && std::string_view(argv[1]) == "serve") return serve(argc - 1, argv + 1);
   if (argc > 1 && std::string_view(argv[1]) == "node") return node(argc - 1, argv + 1);

@@ -1,8 +1,11 @@
 #include "cli/option_file.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <memory>
+#include <set>
+#include <sstream>
 #include <string_view>
 
 namespace yolk::cli {
@@ -40,21 +43,56 @@ std::string to_bytes(std::string& given) {
   return {};
 }
 
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+}
+
 bool is_section_mark(const CLI::ConfigItem& item) {
   return item.name == "++" || item.name == "--";
+}
+
+/// Throws where CLI11's reader would go on with something else than what the line says: a string without an
+/// end, or a key that stands there again (whose values it would join).
+void check_lines(const std::string& text) {
+  std::set<std::string> keys;
+  std::istringstream lines(text);
+  std::string line, section;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    const auto where = "--config, line " + std::to_string(number) + ": ";
+    line = CLI::detail::trim_copy(line.substr(0, line.find('#')));
+    if (line.starts_with('[') && line.ends_with(']')) section = line;
+    const auto equals = line.find('=');
+    if (line.starts_with(';') || line.starts_with('[') || equals == std::string::npos) continue;
+    std::string key = CLI::detail::trim_copy(line.substr(0, equals));
+    const std::string value = CLI::detail::trim_copy(line.substr(equals + 1));
+    CLI::detail::remove_quotes(key);
+    if (!keys.insert(section + key).second)
+      throw CLI::ConfigError(where + "'" + key + "' stands in the file twice");
+    const bool is_string = value.starts_with('"') || value.starts_with('\'');
+    if (is_string && (value.size() < 2 || value.back() != value.front()))
+      throw CLI::ConfigError(where + "the text of '" + key +
+                             "' has no end (# begins a comment, within a text too)");
+  }
 }
 
 }  // namespace
 
 std::vector<CLI::ConfigItem> option_file::from_config(std::istream& input) const {
+  std::ostringstream text;
+  text << input.rdbuf();
+  check_lines(text.str());
+  std::istringstream again(text.str());
   std::vector<CLI::ConfigItem> options;
-  for (auto& item : CLI::ConfigTOML::from_config(input)) {
+  std::set<std::string> names;
+  for (auto& item : CLI::ConfigTOML::from_config(again)) {
     if (!item.parents.empty() && item.parents != std::vector<std::string>{section_})
       throw CLI::ConfigError("--config: no section [" + item.parents.front() + "]; use [" + section_ +
                              "], or none");
     if (is_section_mark(item)) continue;
     if (command_->get_option_no_throw("--" + item.name) == nullptr)
       throw CLI::ConfigError("--config: '" + item.name + "' is no option of yolk " + section_);
+    if (!names.insert(item.name).second)
+      throw CLI::ConfigError("--config: '" + item.name + "' stands in the file twice");
     item.parents.clear();
     options.push_back(std::move(item));
   }
@@ -66,16 +104,31 @@ void add_option_file(CLI::App& command, const std::string& section) {
   command.config_formatter(std::make_shared<option_file>(&command, section));
 }
 
+CLI::Validator one_line(const std::string& what) {
+  return {[what](std::string& given) {
+            if (given.empty()) return what + " is not empty";
+            return std::any_of(given.begin(), given.end(), is_control) ? what + " has no control characters"
+                                                                       : std::string();
+          },
+          ""};
+}
+
+CLI::Validator one_word(const std::string& what) {
+  return {[what](std::string& given) {
+            const auto visible = [](char c) { return c > 0x20 && c < 0x7F; };
+            if (given.empty()) return what + " is not empty";
+            return std::all_of(given.begin(), given.end(), visible)
+                       ? std::string()
+                       : what + " has no blanks, no control characters and ASCII only";
+          },
+          ""};
+}
+
 CLI::Option* add_byte_size(CLI::App& command, const std::string& name, std::uint64_t& target,
                            const std::string& text) {
   return command.add_option(name, target, text)
       ->transform(CLI::Validator(to_bytes, "SIZE"))
       ->capture_default_str();
-}
-
-CLI::Validator not_empty(const std::string& what) {
-  return {[what](std::string& given) { return given.empty() ? "may not be empty: " + what : std::string(); },
-          ""};
 }
 
 }  // namespace yolk::cli

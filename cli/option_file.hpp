@@ -7,7 +7,8 @@
 namespace yolk::cli {
 
 /// Reads a file of options (TOML or INI): keys are the long options, at the top or in a section with the
-/// command's name. A key that is no option is an error that names it.
+/// command's name. A key that is no option, or that stands there twice, is an error that names it; so is a
+/// text without its closing quote.
 class option_file : public CLI::ConfigTOML {
  public:
   /// `section`: the command's name, "serve".
@@ -27,7 +28,9 @@ void add_option_file(CLI::App& command, const std::string& section);
 CLI::Option* add_byte_size(CLI::App& command, const std::string& name, std::uint64_t& target,
                            const std::string& text);
 
-/// A check for options whose empty value would mean something else. `what` is wanted, for the message.
-CLI::Validator not_empty(const std::string& what);
+/// Checks of a text that goes into a header or a log: not empty, no control characters. `what`: "a name".
+CLI::Validator one_line(const std::string& what);
+/// The same, and in visible ASCII only, without a blank.
+CLI::Validator one_word(const std::string& what);
 
 }  // namespace yolk::cli

@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "actors/http_gateway/descriptor_room.hpp"
+#include "actors/http_gateway/http_gateway.hpp"
 #include "actors/supervisor/node.hpp"
 #include "cli/api_keys.hpp"
 #include "cli/exit_code.hpp"
@@ -62,15 +64,8 @@ void print_node(const actors::worker_factory& factory, const gpu::platform& plat
                 node.cache_ssd_folder.c_str());
 }
 
-/// A host that this machine can call, as URLs have it.
-std::string url_host(const std::string& listens_on) {
-  if (listens_on == "0.0.0.0") return "127.0.0.1";
-  if (listens_on == "::") return "[::1]";
-  return listens_on.find(':') == std::string::npos ? listens_on : "[" + listens_on + "]";
-}
-
 void print_service(const serve_options& options, std::uint16_t port) {
-  const auto url = "http://" + url_host(options.node.gateway.host) + ":" + std::to_string(port);
+  const auto url = actors::local_url(options.node.gateway.host, port);
   const auto key = options.node.gateway.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_KEY'";
   // The builtin model recalls what its context says and can do little else.
   const auto asked =
@@ -110,15 +105,36 @@ void stop(const sigset_t& signals, actors::node& node, unsigned drain_seconds) {
   second.join();
 }
 
-/// Why the pools cannot lie in this machine's memory, or nothing.
+/// Why the pools cannot lie in this machine's memory, or in what the process may map of it, or nothing. (UCX
+/// ends the process when it cannot start a thread.)
 std::string pools_too_large(const actors::node_options& node) {
   const auto memory = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                       static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
   const auto pools = node.prefill_workers * node.prefill_kv_bytes +
                      node.decode_workers * node.decode_kv_bytes + node.cache_dram_bytes;
-  if (pools <= memory) return {};
-  return "--prefill-kv, --decode-kv, --cache-dram: the workers' pools and the cache need " +
-         short_bytes(pools) + ", this machine has " + short_bytes(memory);
+  const std::string what =
+      "--prefill-kv, --decode-kv, --cache-dram: the workers' pools and the cache need " + short_bytes(pools);
+  if (pools > memory) return what + ", this machine has " + short_bytes(memory);
+  constexpr std::uint64_t beside = std::uint64_t{768} << 20;  // libraries, threads' stacks, a small model
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      limit.rlim_cur >= pools + beside)
+    return {};
+  return what + " and " + short_bytes(beside) + " beside, this process may map " +
+         short_bytes(limit.rlim_cur) + " (ulimit -v)";
+}
+
+/// Why the node cannot have the descriptors that its workers need, or nothing. (UCX ends the process when it
+/// runs out of them.)
+std::string too_few_descriptors(const actors::node_options& node) {
+  constexpr std::uint64_t of_process = 64;  // and of the first clients
+  constexpr std::uint64_t of_engine = 12;   // measured: 8, or 9 on two network devices
+  const std::uint64_t engines = std::uint64_t{node.prefill_workers} + node.decode_workers + 1;
+  const std::uint64_t needed = (of_process + of_engine * engines) * 5 / 4;  // a fifth is kept in reserve
+  const auto limit = actors::descriptor_limit();
+  if (limit >= needed) return {};
+  return "this process may open " + std::to_string(limit) + " files and sockets, it needs at least " +
+         std::to_string(needed) + ": raise the limit (ulimit -n)";
 }
 
 /// Which pools hold no two blocks, or nothing.
@@ -219,15 +235,17 @@ void declare_service(CLI::App& command, serve_options& options) {
   auto* serve = &command;
   auto& node = options.node;
   serve->add_option("--host", node.gateway.host, "Address to listen on")
-      ->check(not_empty("an address; 0.0.0.0 and :: are all interfaces"))
+      ->check(one_word("an address"))
       ->capture_default_str();
   serve->add_option("--port", node.gateway.port, "Port to listen on; 0 = any free one")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   serve->add_option("--model", options.model_folder,
                     "A Hugging Face model folder (default: the builtin model)");
-  serve->add_option("--served-model-name", options.served_name,
-                    "What clients call the model (default: its folder)");
+  serve
+      ->add_option("--served-model-name", options.served_name,
+                   "What clients call the model (default: its folder)")
+      ->check(one_line("a name"));
   serve->add_option("--device", options.device, "Where kernels run (cuda: not built in)")
       ->check(CLI::IsMember({"host", "cuda"}))
       ->capture_default_str();
@@ -274,8 +292,10 @@ void declare_service(CLI::App& command, serve_options& options) {
                    "At SIGTERM: how long running requests may go on")
       ->capture_default_str();
   serve->add_option("--api-keys", options.api_keys_file, "File of API keys: KEY [TENANT] a line");
-  serve->add_option("--cors-origin", node.gateway.cors_origin,
-                    "Origin whose pages may call from a browser; * = all (default: none)");
+  serve
+      ->add_option("--cors-origin", node.gateway.cors_origin,
+                   "Origin whose pages may call from a browser; * = all (default: none)")
+      ->check(one_word("an origin"));
 }
 
 int run_service(const serve_options& given, const std::string& command) {
@@ -293,6 +313,7 @@ int run_service(const serve_options& given, const std::string& command) {
   options.node.drain_limit = std::chrono::seconds(options.drain_seconds);
   const auto signals = block_signals();
   allow_many_sockets();
+  if (const auto problem = too_few_descriptors(options.node); !problem.empty()) return fail(problem);
   const auto folder =
       options.model_folder.empty() ? builtin_model_folder() : std::filesystem::path(options.model_folder);
   if (folder.empty())

@@ -4,9 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "cli/api_keys.hpp"
 #include "cli/serve.hpp"
 
 using namespace yolk;
@@ -125,4 +127,50 @@ TEST_CASE("requests are held to targets by the admission rule that is named") {
   CHECK(conductor.slo.tbt_seconds == 0.05);
   CHECK_THROWS_AS(parse({"--admission", "never"}), CLI::ValidationError);
   CHECK_THROWS_AS(parse({"--slo-tbt", "0"}), CLI::ValidationError);
+}
+
+TEST_CASE("texts that go into headers and logs are refused where they would break them") {
+  CHECK(parse({"--served-model-name", "my model"}).served_name == "my model");
+  CHECK(parse({"--cors-origin", "https://a.example:8443"}).node.gateway.cors_origin ==
+        "https://a.example:8443");
+  CHECK_THROWS_AS(parse({"--served-model-name", ""}), CLI::ValidationError);
+  CHECK_THROWS_AS(parse({"--served-model-name", "a\nb"}), CLI::ValidationError);
+  CHECK_THROWS_AS(parse({"--cors-origin", "*\r\nSet-Cookie: a=b"}), CLI::ValidationError);
+  CHECK_THROWS_AS(parse({"--cors-origin", ""}), CLI::ValidationError);
+  CHECK_THROWS_AS(parse({"--host", ""}), CLI::ValidationError);
+  CHECK_THROWS_AS(parse({"--host", "a b"}), CLI::ValidationError);
+}
+
+TEST_CASE("a key that stands in the file twice is an error with its line") {
+  const options_file twice("port = 9000\n\nport = 9001\n");
+  CHECK_THROWS_WITH_AS(parse({"--config", twice.name()}), "--config, line 3: 'port' stands in the file twice",
+                       CLI::ConfigError);
+  const options_file apart("port = 9000\n[serve]\nmax-running = 5\nport = 9001\n");
+  CHECK_THROWS_WITH_AS(parse({"--config", apart.name()}), "--config: 'port' stands in the file twice",
+                       CLI::ConfigError);
+}
+
+TEST_CASE("a text without its closing quote is an error with its line") {
+  for (const std::string value : {"\"0.0.0.0", "'0.0.0.0", "\"", "\"0.0.0.0'", "\"a#b\""}) {
+    CAPTURE(value);
+    const options_file open_text("port = 9000\nhost = " + value + "\n");
+    CHECK_THROWS_WITH_AS(
+        parse({"--config", open_text.name()}),
+        "--config, line 2: the text of 'host' has no end (# begins a comment, within a text too)",
+        CLI::ConfigError);
+  }
+  const options_file good("host = \"0.0.0.0\"  # everywhere\n'port' = '9000'\n");
+  CHECK(parse({"--config", good.name()}).node.gateway.port == 9000);
+}
+
+TEST_CASE("a key without a tenant's name has a tenant that no name can be") {
+  const options_file keys("k1 red\nk2 red\nk4\nk5 k4\nkey x\nx\n");
+  const auto read = cli::read_api_keys(keys.name());
+  REQUIRE(read.has_value());
+  std::set<std::string> tenants;
+  for (const auto& [key, tenant] : *read) tenants.insert(tenant);
+  CHECK(read->size() == 6);
+  CHECK(tenants.size() == 5);  // k1 and k2 share one
+  CHECK(read->at("k5") == "k4");
+  CHECK(read->at("k4") != "k4");
 }

@@ -50,8 +50,8 @@ class Server:
         except BaseException:
             self._kill()
             raise
-        self.host, port = self.url.removeprefix("http://").split(":")
-        self.port = int(port)
+        host, port = self.url.removeprefix("http://").rsplit(":", 1)
+        self.host, self.port = host.strip("[]"), int(port)
 
     @classmethod
     def at(cls, host, port):
@@ -189,7 +189,7 @@ class Connection:
 
     def __init__(self, server, receive_buffer=None):
         self.server = server
-        self.socket = socket.socket()
+        self.socket = socket.socket(socket.AF_INET6 if ":" in server.host else socket.AF_INET)
         self.socket.settimeout(DEADLINE)
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)

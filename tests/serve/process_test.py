@@ -1,10 +1,15 @@
 """The process: its start, its options, its end, and what it leaves behind (nothing)."""
 import json
 import os
+import pty
 import re
+import resource
+import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 from harness import DEADLINE, PROGRAM, Server, main, test, until
@@ -14,13 +19,19 @@ COMPLETIONS = "/v1/completions"
 LONG = {"prompt": "Once upon a time", "max_tokens": 1900, "temperature": 0, "ignore_eos": True, "stream": True}
 
 
-def run(*arguments, text=""):
-    return subprocess.run([PROGRAM, *arguments], input=text, capture_output=True, text=True, timeout=DEADLINE, check=False)
+def limited(limits):
+    """The program under `ulimit`, and without core files."""
+    return "sh", "-c", f'ulimit -c 0; ulimit {limits}; exec "$@"', "sh", PROGRAM
 
 
-def fails(*arguments, words=(), code=2):
+def run(*arguments, text="", command=(PROGRAM,), **options):
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run([*command, *arguments], input=text, text=True, timeout=DEADLINE, check=False, **options)
+
+
+def fails(*arguments, words=(), code=2, command=(PROGRAM,)):
     """It ends with the exit code (2: the command line is wrong, 1: it cannot be done), and says why."""
-    ended = run(*arguments)
+    ended = run(*arguments, command=command)
     assert ended.returncode == code, (arguments, ended)
     for word in words:
         assert word in ended.stderr, (arguments, word, ended.stderr)
@@ -33,6 +44,43 @@ def written(text, suffix=""):
     file.write(text)
     file.flush()
     return file
+
+
+def listens_on(pid):
+    """The addresses of the process's listening sockets."""
+    inodes = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{fd}")))
+    found = []
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        with open(f"/proc/{pid}/net/{table}", encoding="ascii") as file:
+            rows = [line.split() for line in file][1:]
+        for row in rows:
+            if row[3] == "0A" and row[9] in inodes:  # LISTEN
+                address = bytes.fromhex(row[1].split(":")[0])
+                words = (address[at:at + 4][::-1] for at in range(0, len(address), 4))
+                found.append(socket.inet_ntop(family, b"".join(words)))
+    return found
+
+
+def changed_builtin(folder, tensor=None, number=b"", **config):
+    """A copy of the builtin model: every value of one tensor is `number` (two bytes), config.json says more."""
+    source = os.path.join(ROOT, "model", "builtin")
+    for name in os.listdir(source):
+        if name.endswith((".json", ".safetensors")):
+            shutil.copy(os.path.join(source, name), folder)
+    path = os.path.join(folder, "config.json")
+    with open(path, encoding="utf-8") as file:
+        fields = {**json.load(file), **config}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(fields, file)
+    if tensor is None:
+        return
+    with open(os.path.join(folder, "model.safetensors"), "r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        begin, end = json.loads(file.read(length))[tensor]["data_offsets"]
+        file.seek(8 + length + begin)
+        file.write(number * ((end - begin) // 2))
 
 
 def system_v_segments(pid):
@@ -219,6 +267,115 @@ def port_in_use():
 
 
 @test
+def only_where_told():
+    """a server alone listens on the loopback only, with its workers' transports too"""
+    with Server("--prefill-workers", "2", "--decode-workers", "2") as server:
+        server.complete("Hello", max_tokens=2)
+        addresses = listens_on(server.process.pid)
+        assert addresses and set(addresses) <= {"127.0.0.1", "::1"}, addresses
+        assert addresses.count("127.0.0.1") > 1, "the workers' listeners were not seen"
+
+
+@test
+def hosts():
+    """the address that is printed can be called, an IPv6 one stands in brackets, an empty one is refused"""
+    for host, shown in (("::1", "[::1]"), ("::", "[::1]"), ("0.0.0.0", "127.0.0.1")):
+        if ":" in host and not os.path.exists("/proc/net/if_inet6"):
+            continue
+        with Server("--host", host) as server:
+            assert server.url == f"http://{shown}:{server.port}", server.url
+            assert server.output().count(server.url) == 2, server.output()
+            assert server.cluster()["url"] == server.url
+            if ":" in host:
+                fails("serve", "--host", host, "--port", str(server.port), code=1, words=(f"[{host}]:{server.port}",))
+    fails("serve", "--host", "", "--port", "0", words=("--host", "not empty"))
+
+
+@test
+def more_clients_than_descriptors():
+    """clients beyond the descriptors of the process are told or closed, and those that are served stay served"""
+    with Server(command=(*limited("-n 160"), "serve")) as server:
+        clients = [server.connect() for _ in range(200)]
+        seen = {200: 0, 503: 0, "closed": 0}
+        for client in clients:
+            try:
+                client.send("GET", "/version")
+                status = client.answer().status
+            except (AssertionError, BrokenPipeError, ConnectionResetError):
+                status = "closed"
+            seen[status] += 1
+        assert seen[200] > 50 and seen[503] > 0 and seen["closed"] > 0, seen
+        for client in clients:
+            client.socket.close()
+        server.complete("Hello", max_tokens=2)
+        print(f"        of 200 clients {seen}")
+
+
+@test
+def out_of_descriptors():
+    """where accept fails for want of descriptors nothing spins, and clients are answered when there are some"""
+
+    def ticks(pid):
+        fields = open(f"/proc/{pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    with Server() as server:
+        pid = server.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
+        waiting = server.connect()  # by the kernel
+        waiting.send("GET", "/version")
+        used, begin = ticks(pid), time.monotonic()
+        until(lambda: time.monotonic() > begin + 2, "two seconds pass")
+        used = (ticks(pid) - used) / os.sysconf("SC_CLK_TCK")
+        assert used < 0.5, f"{used} s of CPU in 2 s"
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        assert waiting.answer().status == 200
+        waiting.socket.close()
+        print(f"        took {used:.2f} s of CPU in 2 s without a descriptor")
+
+
+@test
+def too_little_to_start():
+    """a start that the system's limits do not allow says which, and leaves no core"""
+    fails("serve", "--port", "0", command=limited("-n 40"), code=1, words=("40 files", "at least", "ulimit -n"))
+    fails("serve", "--port", "0", "--decode-workers", "64", "--decode-kv", "1MiB",
+          command=limited("-n 256"), code=1, words=("at least", "ulimit -n"))
+    if PROGRAM != os.path.join(ROOT, "build/release/yolk"):
+        return  # sanitizers take more address space than there is
+    for kilobytes in (100_000, 300_000, 800_000, 3_000_000):
+        fails("serve", "--port", "0", command=limited(f"-v {kilobytes}"), words=("--decode-kv", "ulimit -v"))
+    fails("serve", "--port", "0", "--threads", "128", "--prefill-kv", "1MiB", "--decode-kv", "1MiB", "--cache-dram", "1MiB",
+          command=limited("-v 900000"), code=1, words=("threads",))
+
+
+@test
+def damaged_model():
+    """a model without finite logits is a 500 that says so, and no stream of one token for ever"""
+    for number in (b"\xff\xff", b"\x80\x7f"):  # NaN, infinity in BF16
+        with tempfile.TemporaryDirectory() as folder:
+            changed_builtin(folder, "model.norm.weight", number)
+            with Server("--model", folder) as server:
+                for n in (1, 3):
+                    answer = server.ask("POST", COMPLETIONS, {"prompt": "Hello", "max_tokens": 5, "n": n})
+                    assert answer.status == 500, answer
+                    assert "no finite logits" in answer.error()["message"], answer
+                server.until_idle()
+                assert not [value for name, value in server.metrics().items()
+                            if name.startswith("yolk_actor_restarts_total") and value]
+
+
+@test
+def short_context():
+    """a model whose context is shorter than two blocks is refused by the block's size, not by the pools'"""
+    with tempfile.TemporaryDirectory() as folder:
+        changed_builtin(folder, max_position_embeddings=20)
+        fails("serve", "--port", "0", "--model", folder, words=("--block-tokens", "20 tokens"))
+        with Server("--model", folder, "--block-tokens", "8") as server:
+            server.complete("Hi", max_tokens=2)
+
+
+@test
 def wrong_options():
     """a wrong option names the option, its value and what may be"""
     fails("serve", "--no-such-option", words=("--no-such-option",))
@@ -238,6 +395,9 @@ def wrong_options():
     fails("serve", "--device", "cuda", words=("--device cuda", "without CUDA"))
     fails("serve", "--host", "no.such.host.invalid", "--port", "0", code=1, words=("no.such.host.invalid",))
     fails("serve", "--model", "/no/such/folder", words=("--model", "/no/such/folder"))
+    fails("serve", "--cors-origin", "*\r\nX-Evil: 1", words=("--cors-origin", "control characters"))
+    fails("serve", "--served-model-name", "", words=("--served-model-name", "empty"))
+    fails("serve", "--served-model-name", "a\nb", words=("--served-model-name", "control characters"))
     with tempfile.TemporaryDirectory() as folder:
         fails("serve", "--model", folder, words=("--model", folder, "config.json"))
         with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
@@ -333,6 +493,65 @@ def chat():
         assert spoken.returncode == 0, spoken
     fails_to_connect = run("chat", "--url", server.url, text="Hello\n")
     assert fails_to_connect.returncode == 1 and "cannot connect" in fails_to_connect.stderr, fails_to_connect
+
+
+def answering(events, end=b"0\r\n\r\n"):
+    """A server for one chat that sends these events, and its URL."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        client = listener.accept()[0]
+        client.recv(1 << 16)
+        body = b"".join(b"data: " + event + b"\n\n" for event in events)
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+                       + b"%x\r\n%s\r\n" % (len(body), body) + end)
+        client.close()
+        listener.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def saying(text):
+    return json.dumps({"choices": [{"delta": {"content": text}}]}).encode()
+
+
+@test
+def chat_with_a_bad_server():
+    """yolk chat tells an answer that is no JSON, or has no end, from a whole one"""
+    whole = run("chat", "--url", answering([saying("fine"), b"[DONE]"]), text="Hello\n")
+    assert whole.returncode == 0 and whole.stdout == "fine\n", whole
+    for events, end, word in (([saying("a"), b"{no json}", b"[DONE]"], b"0\r\n\r\n", "no JSON"),
+                              ([saying("a"), b"", b"[DONE]"], b"0\r\n\r\n", "no JSON"),
+                              ([saying("a")], b"0\r\n\r\n", "broke off"), ([saying("a")], b"", "broke off")):
+        ended = run("chat", "--url", answering(events, end), text="Hello\n")
+        assert ended.returncode == 1 and word in ended.stderr, (events, ended)
+
+
+@test
+def chat_to_where_nothing_fits():
+    """yolk chat fails when its output is full"""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        ended = run("chat", "--url", answering([saying("a"), b"[DONE]"]), text="Hello\n", stdout=full)
+    assert ended.returncode == 1 and "cannot be written" in ended.stderr, ended
+
+
+@test
+def chat_at_a_terminal():
+    """what the model writes does not steer the terminal; a pipe gets it as it is"""
+    evil = "a\x1b[2J\x9b\tb\n"
+    assert run("chat", "--url", answering([saying(evil), b"[DONE]"]), text="x\n").stdout == evil + "\n"
+    terminal, end = pty.openpty()
+    ended = run("chat", "--url", answering([saying(evil), b"[DONE]"]), text="x\n", stdout=end)
+    os.close(end)
+    shown = b""
+    try:
+        while data := os.read(terminal, 4096):
+            shown += data
+    except OSError:  # EIO: nobody has the other end any more
+        pass
+    os.close(terminal)
+    assert ended.returncode == 0 and shown == b"a^[[2JM-^[\tb\r\n\r\n", (ended, shown)
 
 
 if __name__ == "__main__":
