@@ -209,7 +209,7 @@ def cut_off():
             streams = [server.connect() for _ in range(2)]
             for stream in streams:
                 stream.send("POST", COMPLETIONS, {**LONG, "n": 16})
-            until(lambda: server.metrics()["yolk_generation_tokens_total"] > 0, "tokens come")
+            until(lambda: server.metrics()["yolk_time_to_first_token_seconds_count"] == 2, "both streams have begun")
             queued = server.connect()
             queued.send("POST", COMPLETIONS, {**LONG, "stream": False})
             until(lambda: server.metrics()["yolk_requests_waiting"] == 1, "one waits")
