@@ -58,7 +58,7 @@ class Streams:
 
     def join(self):
         for thread in self.threads:
-            thread.join(DEADLINE)
+            thread.join(3 * DEADLINE)
             assert not thread.is_alive(), "a stream hangs"
         return self
 
