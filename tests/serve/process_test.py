@@ -50,7 +50,10 @@ def listens_on(pid):
     """The addresses of the process's listening sockets."""
     inodes = set()
     for fd in os.listdir(f"/proc/{pid}/fd"):
-        inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{fd}")))
+        try:
+            inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{fd}")))
+        except OSError:
+            continue  # closed meanwhile
     found = []
     for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         with open(f"/proc/{pid}/net/{table}", encoding="ascii") as file:
