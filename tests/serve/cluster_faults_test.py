@@ -10,7 +10,7 @@ import threading
 import time
 
 from cluster import Cluster, free_port
-from harness import DEADLINE, PROGRAM, Server, main, test, together, until
+from harness import DEADLINE, PROGRAM, Server, main, system_v_segments, test, together, until
 from same_answers import COMPLETIONS, WORDS
 
 ROLES = ("conductor", "gateway", "prefill", "decode", "cache")
@@ -75,14 +75,6 @@ def alone(asked):
                 for answer in together(*[lambda one=one: server.good(COMPLETIONS, **one) for one in asked])]
 
 
-def shared_memory_of(pid):
-    """System V segments that the process made: they last as long as anybody has them attached."""
-    with open("/proc/sysvipc/shm", encoding="ascii") as file:
-        rows = [line.split() for line in file]
-    maker = rows[0].index("cpid")
-    return [row for row in rows[1:] if int(row[maker]) == pid]
-
-
 def big_cluster():
     return Cluster(("gateway",), ("gateway",), ("prefill",), ("prefill",), ("decode",), ("decode",), ("cache",),
                    head=("conductor",))
@@ -115,7 +107,7 @@ def killed():
             victim.until_running()
             cluster.until_whole(watched)
             watched.until_idle(f"round {number}: nothing is held after {role} was killed")
-            until(lambda: not shared_memory_of(dead), f"round {number}: nobody keeps the memory of the dead {role}")
+            until(lambda: not system_v_segments(dead), f"round {number}: nobody keeps the memory of the dead {role}")
 
 
 @test
@@ -127,9 +119,9 @@ def lets_go():
         cluster.head.until_idle()
         for node in cluster.members[:2]:
             dead = node.process.pid
-            assert any(int(row[6]) > 1 for row in shared_memory_of(dead)), "nobody has it mapped"
+            assert any(int(row[6]) > 1 for row in system_v_segments(dead)), "nobody has it mapped"
             node.kill()
-            until(lambda: not shared_memory_of(dead), f"the memory of {node.roles} is free")
+            until(lambda: not system_v_segments(dead), f"the memory of {node.roles} is free")
 
 
 @test

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 
 from cluster import Cluster, Node, free_port
-from harness import DEADLINE, PROGRAM, Server, main, test, until
+from harness import DEADLINE, PROGRAM, Server, group_is_empty, main, test, until
 from same_answers import ask_all, compare, requests
 
 THREE = (("prefill", "cache"), ("decode",))
@@ -154,21 +154,13 @@ def script():
             until(served, "the three nodes serve")
             process.terminate()
             assert process.wait(DEADLINE) == 0
-            until(lambda: not members_of(process.pid), "no process of the script is left")
+            until(lambda: group_is_empty(process.pid), "no process of the script is left")
         finally:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
             process.wait()
-
-
-def members_of(group):
-    try:
-        os.killpg(group, 0)
-        return True
-    except ProcessLookupError:
-        return False
 
 
 if __name__ == "__main__":

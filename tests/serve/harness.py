@@ -32,6 +32,22 @@ def until(condition, what, seconds=DEADLINE):
         time.sleep(0.01)
 
 
+def group_is_empty(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def system_v_segments(pid):
+    """Rows of those that the process made: a segment lasts as long as anybody has it attached."""
+    with open("/proc/sysvipc/shm", encoding="ascii") as file:
+        rows = [line.split() for line in file]
+    column = rows[0].index("cpid")
+    return [row for row in rows[1:] if int(row[column]) == pid]
+
+
 def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a killed test leaves no server
 

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 
-from harness import DEADLINE, PROGRAM, Server, main, test, until
+from harness import DEADLINE, PROGRAM, Server, group_is_empty, main, system_v_segments, test, until
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 COMPLETIONS = "/v1/completions"
@@ -86,13 +86,6 @@ def changed_builtin(folder, tensor=None, number=b"", **config):
         file.write(number * ((end - begin) // 2))
 
 
-def system_v_segments(pid):
-    with open("/proc/sysvipc/shm", encoding="ascii") as file:
-        rows = [line.split() for line in file]
-    column = rows[0].index("cpid")
-    return [row for row in rows[1:] if int(row[column]) == pid]
-
-
 def shared_files(pid):
     """What the process has of /dev/shm, mapped or open."""
     names = set()
@@ -106,14 +99,6 @@ def shared_files(pid):
         if name.startswith("/dev/shm/"):
             names.add(name)
     return names
-
-
-def group_is_empty(group):
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 @test
