@@ -153,7 +153,7 @@ std::optional<scheduling::placement> conductor_state::choose(placed_leg& leg, bo
                      {.prefill = prefill, .holders = holders, .decode = decode, .latency = &latency_});
   if (!chosen) return chosen;
   leg.source = chosen->source ? shards_.at(*chosen->source).handle : messages::cache_shard_actor();
-  choose_keeper(leg, keys, chosen->prefill);
+  choose_keeper(leg, holders, keys.empty() ? 0 : keys.back().low, chosen->prefill);
   return chosen;
 }
 
@@ -248,27 +248,26 @@ conductor_state::attempt conductor_state::start(placed_leg& leg, const schedulin
   return attempt::placed;
 }
 
-void conductor_state::choose_keeper(placed_leg& leg, std::span<const kvcache::block_key> keys,
-                                    core::worker_id prefill) const {
+void conductor_state::choose_keeper(placed_leg& leg, std::span<const scheduling::prefix_holder> holders,
+                                    std::uint64_t spread, core::worker_id prefill) const {
   leg.keeper = messages::cache_shard_actor();
   leg.kept_tokens = 0;
   if (shards_.empty()) return;
   const auto own = std::find_if(shards_.begin(), shards_.end(), [&](const auto& shard) {
     return core::node_of(shard.first) == core::node_of(prefill);
   });
-  const auto spread = keys.empty() ? std::uint64_t{0} : keys.back().low;
   auto best = own != shards_.end()
                   ? own
                   : std::next(shards_.begin(), static_cast<std::ptrdiff_t>(spread % shards_.size()));
-  std::uint32_t most = index_.leading(best->first, keys);
-  for (auto shard = shards_.begin(); own == shards_.end() && shard != shards_.end(); ++shard) {
-    const auto cached = index_.leading(shard->first, keys);
-    if (cached <= most) continue;
-    best = shard;
-    most = cached;
-  }
+  const auto known = std::ranges::find(holders, best->first, &scheduling::prefix_holder::holder);
+  if (known != holders.end()) leg.kept_tokens = known->cached_tokens;
+  if (own == shards_.end())
+    for (const auto& holder : holders) {
+      if (holder.cached_tokens <= leg.kept_tokens) continue;
+      best = shards_.find(holder.holder);
+      leg.kept_tokens = holder.cached_tokens;
+    }
   leg.keeper = best->second.handle;
-  leg.kept_tokens = most * options_.block_tokens;
 }
 
 void conductor_state::place_waiting() {

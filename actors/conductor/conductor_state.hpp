@@ -104,8 +104,8 @@ class conductor_state {
   /// Where a prompt's KV is kept: on the prefill worker's own node, which costs no link and keeps what was
   /// pulled near to where it is used; where that has no shard, with the shard that has most of the prompt,
   /// else with any, by the prompt. Null without shards.
-  void choose_keeper(placed_leg& leg, std::span<const kvcache::block_key> keys,
-                     core::worker_id prefill) const;
+  void choose_keeper(placed_leg& leg, std::span<const scheduling::prefix_holder> holders,
+                     std::uint64_t spread, core::worker_id prefill) const;
   void place_waiting();
   void uncount_prefill(placed_leg& leg);
   /// Also takes it from those that wait.
