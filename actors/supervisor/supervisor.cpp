@@ -357,10 +357,10 @@ messages::health_report supervisor_state::own_health() const {
 }
 
 void supervisor_state::tell_gateway() {
-  if (const auto gateway = handle_of<caf::actor>(actor_kind::HTTP_GATEWAY, 0))
-    caf::anon_send(gateway, health());
-  if (members_.empty()) return;
+  const auto gateway = handle_of<caf::actor>(actor_kind::HTTP_GATEWAY, 0);
+  if (!gateway && members_.empty()) return;
   const auto report = health();
+  if (gateway) caf::anon_send(gateway, report);
   for (const auto& [number, member] : members_) self_->send(member, report);
 }
 
