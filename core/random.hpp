@@ -23,6 +23,8 @@ class random_source {
   result_type operator()();
   /// Uniform in [0, bound); bound > 0.
   std::uint64_t below(std::uint64_t bound) { return (*this)() % bound; }
+  /// Uniform in (0, 1), with 53 bits: neither end, so that its logarithm is finite.
+  double open_unit() { return (static_cast<double>((*this)() >> 11) + 0.5) * 0x1p-53; }
 
  private:
   std::uint64_t state_;

@@ -15,10 +15,6 @@ using namespace yolk::scheduling;
 
 namespace {
 
-double uniform(core::random_source& random) {
-  return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53;
-}
-
 /// A thousand clients and a server of ten cores whose requests take 10 us on average, one way 5 us.
 class cluster {
  public:
@@ -36,14 +32,14 @@ class cluster {
   double run(double seconds, double rate) {
     const double end = now_ + seconds;
     within_ = 0;
-    events_.push({now_ - std::log(uniform(random_)) / rate, kind::arrival, 0});
+    events_.push({now_ - std::log(random_.open_unit()) / rate, kind::arrival, 0});
     while (!events_.empty() && events_.top().at < end) {
       const event next = events_.top();
       events_.pop();
       now_ = next.at;
       switch (next.what) {
         case kind::arrival:
-          if (rate > 0) events_.push({now_ - std::log(uniform(random_)) / rate, kind::arrival, 0});
+          if (rate > 0) events_.push({now_ - std::log(random_.open_unit()) / rate, kind::arrival, 0});
           arrive(static_cast<std::uint32_t>(random_.below(client_count)));
           break;
         case kind::at_server:
@@ -110,7 +106,7 @@ class cluster {
       return;
     }
     free_at_.pop();
-    const double end = start - std::log(uniform(random_)) * mean_service;
+    const double end = start - std::log(random_.open_unit()) * mean_service;
     free_at_.push(end);
     events_.push({end + one_way, kind::answer, id});
   }

@@ -15,10 +15,6 @@ namespace {
 
 using indices = std::vector<std::uint32_t>;
 
-double uniform(core::random_source& random) {
-  return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53;
-}
-
 /// A prefill worker at `load` times its capacity, prompts of 0.2 s on average, with targets of 0.5 to 7.5 s:
 /// the share of requests whose TTFT is met.
 double share_met(double load, bool guarded, std::uint64_t seed) {
@@ -29,10 +25,10 @@ double share_met(double load, bool guarded, std::uint64_t seed) {
   std::vector<waiting_prefill> all;
   double now = 0.0;
   for (int i = 0; i < requests; ++i) {
-    now += -std::log(uniform(random)) * mean_service / load;
+    now += -std::log(random.open_unit()) * mean_service / load;
     arrivals.push_back(now);
-    all.push_back({.deadline_seconds = now + 0.5 + 7.0 * uniform(random),
-                   .service_seconds = mean_service * (0.1 + 1.8 * uniform(random))});
+    all.push_back({.deadline_seconds = now + 0.5 + 7.0 * random.open_unit(),
+                   .service_seconds = mean_service * (0.1 + 1.8 * random.open_unit())});
   }
   std::deque<std::uint32_t> waiting;
   std::size_t next = 0;

@@ -22,15 +22,11 @@ namespace {
 constexpr std::uint32_t workers = 16;
 constexpr int requests = 300'000;
 
-double uniform(core::random_source& random) {
-  return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53;
-}
-
 /// Lognormal with mean 0.2 s and coefficient of variation 2.
 double service(core::random_source& random) {
   const double variance = std::log(1.0 + 2.0 * 2.0);
   const double normal =
-      std::sqrt(-2.0 * std::log(uniform(random))) * std::cos(2.0 * std::numbers::pi * uniform(random));
+      std::sqrt(-2.0 * std::log(random.open_unit())) * std::cos(2.0 * std::numbers::pi * random.open_unit());
   return 0.2 * std::exp(std::sqrt(variance) * normal - variance / 2);
 }
 
@@ -50,7 +46,7 @@ double p99_of_stale_reports(double load, std::uint64_t seed) {
   double now = 0.0;
   double next_report = 0.0;
   for (int i = 0; i < requests; ++i) {
-    now -= std::log(uniform(random)) * 0.2 / (load * workers);
+    now -= std::log(random.open_unit()) * 0.2 / (load * workers);
     for (; next_report <= now; next_report += 0.2)
       for (std::uint32_t w = 0; w < workers; ++w) {
         while (!ends[w].empty() && ends[w].top() <= next_report) ends[w].pop();
@@ -77,7 +73,7 @@ double p99_of_one_queue(double load, std::uint64_t seed) {
   std::vector<double> waits;
   double now = 0.0;
   for (int i = 0; i < requests; ++i) {
-    now -= std::log(uniform(random)) * 0.2 / (load * workers);
+    now -= std::log(random.open_unit()) * 0.2 / (load * workers);
     const double start = std::max(now, free_at.top());
     free_at.pop();
     waits.push_back(start - now);
@@ -124,7 +120,7 @@ double p99_of_announcing(double load, std::uint64_t seed) {
   };
   double now = 0.0;
   for (int i = 0; i < requests; ++i) {
-    now -= std::log(uniform(random)) * 0.2 / (load * workers);
+    now -= std::log(random.open_unit()) * 0.2 / (load * workers);
     end_until(now);
     const prompt next{now, service(random)};
     if (!held.empty() || !place(next, now)) held.push_back(next);

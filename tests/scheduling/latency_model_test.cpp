@@ -14,10 +14,6 @@ using namespace yolk::scheduling;
 
 namespace {
 
-double uniform(core::random_source& random) {
-  return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53;
-}
-
 /// A single server that takes every prompt for a constant time, with Poisson arrivals: mean time from
 /// arrival to end.
 double mean_ttft(double service_seconds, double rate, std::uint64_t seed) {
@@ -30,7 +26,7 @@ double mean_ttft(double service_seconds, double rate, std::uint64_t seed) {
   std::vector<std::pair<std::uint64_t, double>> ends;
   std::size_t ended = 0;
   for (int i = 0; i < requests; ++i) {
-    now += -std::log(uniform(random)) / rate;
+    now += -std::log(random.open_unit()) / rate;
     for (; ended < ends.size() && ends[ended].second <= now; ++ended)
       queue.left(ends[ended].first, ends[ended].second);
     // What the estimate says is what happens.
@@ -141,7 +137,7 @@ TEST_CASE("noise of 5 % in the samples leaves the fit within 5 %, with no negati
     for (int i = 0; i < 60; ++i) {
       const auto n = static_cast<std::uint32_t>(100 + random.below(60'000));
       const prefill_shape shape{n, static_cast<std::uint32_t>(random.below(n))};
-      samples.push_back({shape, truth.prefill_seconds(shape) * (0.95 + 0.1 * uniform(random))});
+      samples.push_back({shape, truth.prefill_seconds(shape) * (0.95 + 0.1 * random.open_unit())});
     }
     const auto found = fit_prefill(samples);
     REQUIRE(found);

@@ -13,10 +13,6 @@ using namespace yolk::scheduling;
 
 namespace {
 
-double uniform(core::random_source& random) {
-  return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53;
-}
-
 struct call {
   double at_seconds = 0.0;
   std::uint32_t level = 0;
@@ -36,7 +32,7 @@ double share_done(bool consistent, std::uint64_t seed) {
   priority_admission admission({.levels = levels});
   std::priority_queue<call, std::vector<call>, std::greater<>> calls;
   const auto level = [&] { return static_cast<std::uint32_t>(random.below(levels)); };
-  calls.push({-std::log(uniform(random)) / rate, level(), 0});
+  calls.push({-std::log(random.open_unit()) / rate, level(), 0});
   double free_at = 0.0;
   int tasks = 0;
   int done = 0;
@@ -44,7 +40,7 @@ double share_done(bool consistent, std::uint64_t seed) {
     const call next = calls.top();
     calls.pop();
     if (next.number == 0) {
-      const double after = next.at_seconds - std::log(uniform(random)) / rate;
+      const double after = next.at_seconds - std::log(random.open_unit()) / rate;
       if (after < end) calls.push({after, level(), 0});
       tasks += next.at_seconds > warm ? 1 : 0;
     }

@@ -11,16 +11,13 @@ using namespace yolk::scheduling;
 
 namespace {
 
-double uniform(core::random_source& random) {
-  return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53;
-}
-
 /// The demand of ten seconds of Poisson arrivals, each of `prefill` and `decode` worker-seconds on average.
 role_demand ten_seconds(core::random_source& random, double rate, const role_demand& mean) {
   role_demand sum;
-  for (double at = -std::log(uniform(random)) / rate; at < 10.0; at -= std::log(uniform(random)) / rate) {
-    sum.prefill -= std::log(uniform(random)) * mean.prefill / 10.0;
-    sum.decode -= std::log(uniform(random)) * mean.decode / 10.0;
+  for (double at = -std::log(random.open_unit()) / rate; at < 10.0;
+       at -= std::log(random.open_unit()) / rate) {
+    sum.prefill -= std::log(random.open_unit()) * mean.prefill / 10.0;
+    sum.decode -= std::log(random.open_unit()) * mean.decode / 10.0;
   }
   return sum;
 }

@@ -52,7 +52,7 @@ std::vector<traced_request> made_trace(std::uint64_t seed, std::uint32_t request
   std::uint32_t next_id = 1;
   double now = 0.0;
   for (std::uint32_t i = 0; i < requests; ++i) {
-    now -= std::log((static_cast<double>(random() >> 11) + 0.5) * 0x1p-53) / 3.4;
+    now -= std::log(random.open_unit()) / 3.4;
     traced_request request{.arrival_seconds = now,
                            .output_tokens = static_cast<std::uint32_t>(20 + random.below(600)),
                            .block_ids = {0}};
