@@ -26,15 +26,21 @@ class message {
   class view {
    public:
     explicit view(segments_ptr words)
-        : words_(std::move(words)),
+        : words_(observed(std::move(words))),
           message_(words_->get(), reader_options(words_->byte_count())),
           root_(message_.template getRoot<Schema>()) {}
+    ~view() { words_->release_to_others(); }
     view(const view&) = delete;
     view& operator=(const view&) = delete;
     const reader* operator->() const { return &root_; }
     reader operator*() const { return root_; }
 
    private:
+    static segments_ptr observed(segments_ptr words) {
+      words->acquire_from_others();
+      return words;
+    }
+
     segments_ptr words_;
     capnp::SegmentArrayMessageReader message_;
     reader root_;
@@ -55,7 +61,13 @@ class message {
     return view(words_);
   }
   explicit operator bool() const { return words_ != nullptr; }
-  [[nodiscard]] std::size_t byte_count() const { return words_ ? words_->byte_count() : 0; }
+  [[nodiscard]] std::size_t byte_count() const {
+    if (!words_) return 0;
+    words_->acquire_from_others();
+    const std::size_t bytes = words_->byte_count();
+    words_->release_to_others();
+    return bytes;
+  }
   /// Equal for copies of one message.
   [[nodiscard]] const void* identity() const { return words_.get(); }
 

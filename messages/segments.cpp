@@ -1,6 +1,9 @@
 #include "messages/segments.hpp"
 
 #include <capnp/serialize.h>
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
 #include <caf/binary_deserializer.hpp>
 #include <caf/deserializer.hpp>
@@ -12,9 +15,24 @@ namespace yolk::messages {
 
 segments::segments(kj::Own<capnp::MallocMessageBuilder> builder) : builder_(kj::mv(builder)) {
   segments_ = kj::heapArray<kj::ArrayPtr<const capnp::word>>(builder_->getSegmentsForOutput());
+  release_to_others();
 }
 
-segments::~segments() noexcept = default;
+segments::~segments() noexcept {
+  acquire_from_others();
+}
+
+#ifdef __SANITIZE_THREAD__
+void segments::release_to_others() const noexcept {
+  __tsan_release(const_cast<segments*>(this));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+}
+void segments::acquire_from_others() const noexcept {
+  __tsan_acquire(const_cast<segments*>(this));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+}
+#else
+void segments::release_to_others() const noexcept {}
+void segments::acquire_from_others() const noexcept {}
+#endif
 
 result<segments_ptr> segments::adopt(kj::Array<capnp::word> flat) {
   const std::size_t bytes = flat.size() * sizeof(capnp::word);
@@ -31,6 +49,7 @@ result<segments_ptr> segments::adopt(kj::Array<capnp::word> flat) {
       found.add(segment);
     }
     adopted->segments_ = found.releaseAsArray();
+    adopted->release_to_others();
   } catch (const kj::Exception& problem) {
     return core::failure<errc>{errc::malformed, std::string("message: ") + problem.getDescription().cStr()};
   }
@@ -63,6 +82,7 @@ caf::error write_segments(caf::serializer& sink, const segments_ptr& words) {
   std::size_t bytes = 0;
   if (!words)
     return caf::error::eval([&] { return sink.begin_sequence(bytes); }, [&] { return sink.end_sequence(); });
+  words->acquire_from_others();
   auto table = words->framing();
   bytes = table.size() * sizeof(std::uint32_t) + words->byte_count();
   if (bytes > max_message_bytes) return caf::make_error(caf::sec::invalid_argument, "message too large");
@@ -72,6 +92,7 @@ caf::error write_segments(caf::serializer& sink, const segments_ptr& words) {
     if (auto failed =
             sink.apply_raw(segment.size() * sizeof(capnp::word), const_cast<capnp::word*>(segment.begin())))
       return failed;
+  words->release_to_others();
   return sink.end_sequence();
 }
 

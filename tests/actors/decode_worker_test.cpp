@@ -12,7 +12,7 @@ namespace yolk::tests {
 namespace {
 
 namespace schema = messages::schema;
-constexpr auto patience = std::chrono::seconds(60);
+constexpr auto patience = std::chrono::seconds(240);
 constexpr actors::leg_header header{77, 77, 0};
 
 messages::generate_request request_of(const std::vector<core::token_id>& tokens) {

@@ -17,7 +17,7 @@ using kind = messages::schema::ActorKind;
 
 namespace {
 
-constexpr auto patience = std::chrono::seconds(60);
+constexpr auto patience = std::chrono::seconds(240);
 
 struct io_config : caf::actor_system_config {
   io_config() { load<caf::io::middleman>(); }

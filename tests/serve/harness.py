@@ -17,7 +17,8 @@ import time
 import traceback
 
 PROGRAM = os.path.abspath(sys.argv[1])
-DEADLINE = 120.0  # seconds; generous, since sanitizers and busy machines are slow. Nothing waits for it to pass.
+# Seconds; generous, since machines are busy and sanitizers slow. Nothing waits for it to pass.
+DEADLINE = 120.0 * float(os.environ.get("YOLK_TEST_SLOWDOWN", "1"))
 
 
 def until(condition, what, seconds=DEADLINE):

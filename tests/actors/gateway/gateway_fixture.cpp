@@ -18,7 +18,7 @@ namespace schema = messages::schema;
 
 namespace {
 
-constexpr auto patience = std::chrono::seconds(60);
+constexpr auto patience = std::chrono::seconds(240);
 
 class byte_tokenizer final : public model::tokenizer {
  public:
