@@ -1,17 +1,17 @@
 #include "actors/supervisor/cluster_identity.hpp"
 
+#include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
-#include <stdlib.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <system_error>
 
 namespace yolk::actors {
 
@@ -64,10 +64,19 @@ certificate_ptr certificate_for(EVP_PKEY* key) {
   return done ? std::move(made) : nullptr;
 }
 
+/// A file in memory with what `write` put into it: its descriptor, or -1 and errno.
 template <class Write>
-bool write_private(const std::string& path, Write&& write) {
-  const file_ptr file(std::fopen(path.c_str(), "wx"));
-  return file && ::chmod(path.c_str(), 0600) == 0 && write(file.get()) == 1 && std::fflush(file.get()) == 0;
+int file_in_memory(const char* name, Write&& write) {
+  const int descriptor = ::memfd_create(name, MFD_CLOEXEC);
+  if (descriptor < 0) return -1;
+  const file_ptr file(::fdopen(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0), "w"));
+  if (file && write(file.get()) == 1 && std::fflush(file.get()) == 0) return descriptor;
+  ::close(descriptor);
+  return -1;
+}
+
+std::string name_of(int descriptor) {
+  return "/proc/self/fd/" + std::to_string(descriptor);
 }
 
 core::failure<node_errc> failed(const std::string& what) {
@@ -83,22 +92,27 @@ node_result<std::shared_ptr<const cluster_identity>> cluster_identity::derive(st
   const auto key = key_from(secret);
   const auto certificate = key ? certificate_for(key.get()) : nullptr;
   if (!certificate) return failed("OpenSSL cannot make an Ed25519 certificate");
-  auto pattern = (std::filesystem::temp_directory_path() / "yolk-identity-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) return failed(pattern + ": " + std::strerror(errno));
-  std::shared_ptr<const cluster_identity> made(new cluster_identity(pattern));
-  const bool written =
-      write_private(made->certificate_file(),
-                    [&](std::FILE* file) { return PEM_write_X509(file, certificate.get()); }) &&
-      write_private(made->key_file(), [&](std::FILE* file) {
-        return PEM_write_PrivateKey(file, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
-      });
-  if (!written) return failed(pattern + ": " + std::strerror(errno));
-  return made;
+  std::shared_ptr<cluster_identity> made(new cluster_identity);
+  made->certificate_ = file_in_memory(
+      "yolk-certificate", [&](std::FILE* file) { return PEM_write_X509(file, certificate.get()); });
+  made->key_ = file_in_memory("yolk-key", [&](std::FILE* file) {
+    return PEM_write_PrivateKey(file, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
+  });
+  if (made->certificate_ < 0 || made->key_ < 0)
+    return failed(std::string("no file in memory: ") + std::strerror(errno));
+  return std::shared_ptr<const cluster_identity>(std::move(made));
 }
 
 cluster_identity::~cluster_identity() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
+  for (const int descriptor : {certificate_, key_})
+    if (descriptor >= 0) ::close(descriptor);
+}
+
+std::string cluster_identity::certificate_file() const {
+  return name_of(certificate_);
+}
+std::string cluster_identity::key_file() const {
+  return name_of(key_);
 }
 
 }  // namespace yolk::actors

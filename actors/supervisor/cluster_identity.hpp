@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,8 +15,8 @@ inline constexpr std::size_t min_secret_bytes = 16;
 /// presents it and trusts no other, so the TLS handshake is the mutual challenge. The secret itself never
 /// travels.
 ///
-/// CAF takes file names: the files lie in a folder of their own that only this user can read, as long as the
-/// object lives.
+/// CAF takes file names: the files lie in memory and have names as long as the object lives. Nothing of them
+/// touches a disk, or outlives the process however it ends.
 class cluster_identity {
  public:
   static node_result<std::shared_ptr<const cluster_identity>> derive(std::string_view secret);
@@ -25,13 +24,14 @@ class cluster_identity {
   cluster_identity(const cluster_identity&) = delete;
   cluster_identity& operator=(const cluster_identity&) = delete;
 
-  [[nodiscard]] std::string certificate_file() const { return (folder_ / "certificate.pem").string(); }
-  [[nodiscard]] std::string key_file() const { return (folder_ / "key.pem").string(); }
+  [[nodiscard]] std::string certificate_file() const;
+  [[nodiscard]] std::string key_file() const;
 
  private:
-  explicit cluster_identity(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  cluster_identity() = default;
 
-  std::filesystem::path folder_;
+  int certificate_ = -1;  ///< descriptors of files in memory
+  int key_ = -1;
 };
 
 }  // namespace yolk::actors
