@@ -69,12 +69,11 @@ using cache_shard_actor =
                           caf::replies_to<snapshot_request>::with<cache_snapshot>,
                           caf::reacts_to<peers_changed, conductor_reports>>;
 
-using decode_worker_actor =
-    status_source::extend<caf::replies_to<reserve_blocks, generate_request>::with<reservation_granted>,
-                          caf::reacts_to<keep_reservation>, caf::reacts_to<release_reservation>,
-                          caf::reacts_to<kv_handoff, session_actor, cache_shard_actor>,
-                          caf::reacts_to<drain_worker>, caf::reacts_to<cancel_leg>,
-                          caf::reacts_to<peers_changed, conductor_reports>>;
+using decode_worker_actor = status_source::extend<
+    caf::replies_to<reserve_blocks, generate_request, session_actor>::with<reservation_granted>,
+    caf::reacts_to<keep_reservation>, caf::reacts_to<release_reservation>,
+    caf::reacts_to<kv_handoff, session_actor, cache_shard_actor>, caf::reacts_to<drain_worker>,
+    caf::reacts_to<cancel_leg>, caf::reacts_to<peers_changed, conductor_reports>>;
 
 using prefill_worker_actor =
     status_source::extend<caf::reacts_to<prefill_order, generate_request, session_actor, decode_worker_actor,

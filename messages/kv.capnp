@@ -6,8 +6,9 @@ $Cxx.namespace("yolk::messages::schema");
 using Common = import "common.capnp";
 
 struct ReserveBlocks {
-  # Prefill worker -> decode worker when the prefill is about to begin, beside the GenerateRequest. Answered by a
-  # ReservationGranted, at once or as soon as there is room.
+  # Prefill worker -> decode worker when the prefill is about to begin, beside the GenerateRequest and the session.
+  # Answered by a ReservationGranted, at once or as soon as there is room. From then on the decode worker answers for
+  # the leg: where neither a handoff nor a release comes, it tells the session.
   header @0 :Common.RequestHeader;
 }
 

@@ -11,10 +11,12 @@ namespace schema = messages::schema;
 using reason = schema::LegFailed::Reason;
 
 caf::result<messages::reservation_granted> decode_state::reserve(const messages::reserve_blocks& ask,
-                                                                 const messages::generate_request& request) {
+                                                                 const messages::generate_request& request,
+                                                                 const messages::session_actor& session) {
   auto asked = std::make_shared<reservation>(cache_);
   asked->header = header_of(ask.read()->getHeader());
   asked->request = request;
+  asked->session = session;
   asked->owner = caf::actor_cast<caf::actor_addr>(self_->current_sender());
   asked->tokens = numbers_of<core::token_id>(request.read()->getTokens());
   asked->root = key_of(request.read()->getRoot());
@@ -81,6 +83,14 @@ void decode_state::drop(const reservation_ptr& dropped) {
   reservations_.erase(dropped->header.leg);
 }
 
+/// Its handoff will not come. The session must hear of it from here: the prefill worker may have reported the
+/// leg's end to the conductor, so that nobody else waits for the handoff any more.
+void decode_state::lose(const reservation_ptr& lost, const std::string& why) {
+  self_->send(lost->session,
+              make_leg_failed(lost->header, environment_->incarnation, reason::WORKER_LOST, why));
+  drop(lost);
+}
+
 void decode_state::expire() {
   const auto now = environment_->clock->now();
   std::vector<reservation_ptr> over;
@@ -93,7 +103,7 @@ void decode_state::expire() {
       held->phase = reservation_phase::resting;
       held->end = now + options_.lease_grace;
     } else {
-      drop(held);
+      lose(held, "the prefill worker neither handed its KV over nor kept its reservation");
     }
   }
   if (!over.empty()) grant_waiting();
@@ -105,7 +115,7 @@ void decode_state::peer_down(const caf::actor_addr& who) {
   for (const auto& [leg, held] : reservations_)
     if (held->owner == who && held->phase != reservation_phase::checking) orphans.push_back(held);
   // Its engine ended before its actor did, so nothing of its writes is on its way any more.
-  for (const auto& held : orphans) drop(held);
+  for (const auto& held : orphans) lose(held, "the prefill worker died before it handed its KV over");
   grant_waiting();
   form_step();
 }
@@ -122,7 +132,6 @@ void decode_state::take_over(const messages::kv_handoff& handoff, const messages
   }
   const auto held = found->second;
   held->phase = reservation_phase::checking;
-  held->session = session;
   held->shard = shard;
   held->pool_cached_tokens = given->getPoolCachedTokens();
   for (auto choice : given->getChoices())

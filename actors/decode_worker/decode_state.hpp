@@ -43,6 +43,7 @@ struct reservation {
 
   leg_header header;
   messages::generate_request request;
+  messages::session_actor session;
   caf::actor_addr owner;
   reservation_phase phase = reservation_phase::waiting;
   std::vector<core::token_id> tokens;
@@ -52,7 +53,6 @@ struct reservation {
   core::time_point end{};  ///< of the lease, or of the rest
   caf::typed_response_promise<messages::reservation_granted> promise;
   // from the handoff on
-  messages::session_actor session;
   messages::cache_shard_actor shard;
   std::vector<std::pair<std::uint32_t, core::token_id>> choices;
   std::uint32_t pool_cached_tokens = 0;
@@ -89,7 +89,8 @@ class decode_state {
   ~decode_state();
 
   caf::result<messages::reservation_granted> reserve(const messages::reserve_blocks& ask,
-                                                     const messages::generate_request& request);
+                                                     const messages::generate_request& request,
+                                                     const messages::session_actor& session);
   void keep(std::uint64_t leg_id);
   void release(std::uint64_t leg_id);
   void take_over(const messages::kv_handoff& handoff, const messages::session_actor& session,
@@ -113,6 +114,7 @@ class decode_state {
   void grant_waiting();
   [[nodiscard]] bool grant(const reservation_ptr& asked);
   void drop(const reservation_ptr& dropped);
+  void lose(const reservation_ptr& lost, const std::string& why);
   void expire();
   void join(const reservation_ptr& arrived);
   // running

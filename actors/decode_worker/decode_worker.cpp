@@ -24,9 +24,8 @@ decode_internal_actor::behavior_type run(decode_internal_actor::stateful_pointer
   self->delayed_send(self, tick_interval, messages::tick_atom::value);
   return {
       [state](const messages::status_request& request) { return state->status(request.read()->getSerial()); },
-      [state](const messages::reserve_blocks& ask, const messages::generate_request& request) {
-        return state->reserve(ask, request);
-      },
+      [state](const messages::reserve_blocks& ask, const messages::generate_request& request,
+              const messages::session_actor& session) { return state->reserve(ask, request, session); },
       [state](const messages::keep_reservation& kept) { state->keep(kept.read()->getHeader().getLegId()); },
       [state](const messages::release_reservation& released) {
         state->release(released.read()->getHeader().getLegId());

@@ -116,7 +116,7 @@ void prefill_state::reserve(const leg_ptr& leg) {
   const auto ask = messages::reserve_blocks::build([&](schema::ReserveBlocks::Builder builder) {
     write(builder.initHeader(), leg->header, environment_->incarnation);
   });
-  self_->request(leg->decode, options_.reserve_timeout, ask, leg->request)
+  self_->request(leg->decode, options_.reserve_timeout, ask, leg->request, leg->session)
       .then([this, leg](const messages::reservation_granted& grant) { granted(leg, grant); },
             [this, leg](const caf::error& error) {
               if (leg->phase() == leg_phase::ended) return;

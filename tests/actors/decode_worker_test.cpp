@@ -2,6 +2,8 @@
 
 #include <caf/all.hpp>
 #include <chrono>
+#include <future>
+#include <memory>
 #include <vector>
 
 #include "actors/conversions.hpp"
@@ -43,6 +45,12 @@ messages::kv_handoff handoff_of(std::size_t block_count) {
   });
 }
 
+messages::reserve_blocks reserve_message() {
+  return messages::reserve_blocks::build([&](schema::ReserveBlocks::Builder builder) {
+    actors::write(builder.initHeader(), header, core::incarnation{1});
+  });
+}
+
 /// How many tokens the worker makes for a leg that is reserved, perhaps cancelled, and handed over.
 std::size_t tokens_after_handoff(bool cancelled) {
   toy_cluster cluster({.prefill_workers = 0});
@@ -55,11 +63,8 @@ std::size_t tokens_after_handoff(bool cancelled) {
   });
   const std::vector<core::token_id> tokens = {1, 2, 3, 4, 5, 6};
   const auto request = request_of(tokens);
-  const auto ask = messages::reserve_blocks::build([&](schema::ReserveBlocks::Builder builder) {
-    actors::write(builder.initHeader(), header, core::incarnation{1});
-  });
   std::size_t blocks = 0;
-  self->request(worker, patience, ask, request)
+  self->request(worker, patience, reserve_message(), request, session)
       .receive(
           [&](const messages::reservation_granted& granted) {
             blocks = granted.read()->getBlocks().size() / sizeof(core::block_index);
@@ -82,6 +87,34 @@ TEST_CASE("a leg that is handed over is generated to its end") {
 
 TEST_CASE("a cancel that overtakes the handoff is kept: nothing is generated for nobody") {
   CHECK(tokens_after_handoff(true) == 0);
+}
+
+TEST_CASE("the session hears of a prefill worker that dies between its last report and the handoff") {
+  toy_cluster cluster({.prefill_workers = 0});
+  caf::scoped_actor self{cluster.system()};
+  const auto worker = caf::actor_cast<messages::decode_worker_actor>(cluster.decode(0));
+  const auto failure = std::make_shared<std::promise<schema::LegFailed::Reason>>();
+  const messages::session_actor session = cluster.system().spawn([failure] {
+    return messages::session_actor::behavior_type{
+        [](const messages::token_batch&) {},
+        [failure](const messages::leg_failed& failed) {
+          CHECK(failed.read()->getHeader().getLegId() == header.leg);
+          failure->set_value(failed.read()->getReason());
+        }};
+  });
+  {
+    caf::scoped_actor prefill{cluster.system()};
+    bool granted = false;
+    prefill->request(worker, patience, reserve_message(), request_of({1, 2, 3, 4, 5, 6}), session)
+        .receive([&](const messages::reservation_granted&) { granted = true; }, [](const caf::error&) {});
+    REQUIRE(granted);
+  }
+  auto told = failure->get_future();
+  REQUIRE(told.wait_for(patience) == std::future_status::ready);
+  CHECK(told.get() == schema::LegFailed::Reason::WORKER_LOST);
+  CHECK(cluster.settle() == "");
+  self->send_exit(session, caf::exit_reason::user_shutdown);
+  self->wait_for(session);
 }
 
 }  // namespace yolk::tests
