@@ -21,7 +21,7 @@ struct chat_options {
 /// `yolk chat`: a conversation in the terminal. Lines starting with / are commands (/help lists them). From a
 /// pipe, each line is a prompt of the same conversation. Returns the process's exit status: 1 when a prompt
 /// failed or an answer could not be written.
-int run_chat(const chat_options& options);
+int run_chat(const chat_options& given);
 
 struct chat_streams {
   std::istream& in;

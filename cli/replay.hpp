@@ -27,6 +27,6 @@ struct replay_options {
 /// Declares `yolk replay`.
 CLI::App* add_replay(CLI::App& app, replay_options& options);
 /// Replays and writes the reports. The exit code.
-int run_replay(const replay_options& options);
+int run_replay(const replay_options& given);
 
 }  // namespace yolk::cli

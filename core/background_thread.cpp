@@ -31,13 +31,13 @@ bool background_thread::post(std::function<void()> job) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_ || jobs_.size() >= max_queued) return false;
-    if (place_ == job_place::own_thread) jobs_.push_back(std::move(job));
+    if (place_ == job_place::own_thread) {
+      jobs_.push_back(std::move(job));
+      wake_.notify_one();
+      return true;
+    }
   }
-  if (place_ == job_place::at_once) {
-    job();
-    return true;
-  }
-  wake_.notify_one();
+  job();
   return true;
 }
 

@@ -172,12 +172,13 @@ class llm_d_placement final : public node_local_policy {
   const prefill_candidate& choose(const placement_request& request, const cluster_view& view) override {
     const auto [shortest, longest] =
         std::ranges::minmax(view.prefill, {}, &prefill_candidate::queued_requests);
-    const double range = longest.queued_requests - shortest.queued_requests;
+    const double most = longest.queued_requests;
+    const double range = most - shortest.queued_requests;
     bool any_hit = false;
     const auto score = [&](const prefill_candidate& candidate) {
       const auto plan = plan_on_node(request.prompt_tokens, candidate, view);
       any_hit = any_hit || plan.reused_tokens > 0;
-      const double queue = range > 0 ? (longest.queued_requests - candidate.queued_requests) / range : 1.0;
+      const double queue = range > 0 ? (most - candidate.queued_requests) / range : 1.0;
       return 2.0 * plan.reused_tokens / std::max(request.prompt_tokens, 1u) + queue;
     };
     const auto& best = least(view, [&](const prefill_candidate& candidate) {

@@ -50,9 +50,9 @@ struct cluster_description {
   std::uint64_t seed = 1;
 };
 
-/// Reads the JSON text of a cluster file (docs/simulation.md). A failure names `where`, the field and what it
-/// may be.
-result<cluster_description> parse_cluster(std::string_view json, const std::string& where);
+/// Reads the JSON `text` of a cluster file (docs/simulation.md). A failure names `where`, the field and what
+/// it may be.
+result<cluster_description> parse_cluster(std::string_view text, const std::string& where);
 /// A preset's name, or else a file's path.
 result<cluster_description> read_cluster(const std::string& name_or_path);
 /// The presets' names, and the text of one: a cluster file to begin with. Empty for an unknown name.

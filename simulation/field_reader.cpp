@@ -58,7 +58,7 @@ double field_reader::whole_number(const char* key, range within, std::optional<d
   return std::floor(value);
 }
 
-std::string field_reader::text(const char* key, std::optional<std::string> fallback) {
+std::string field_reader::text(const char* key, const std::optional<std::string>& fallback) {
   const auto* found = find(key, !fallback);
   if (found == nullptr) return fallback.value_or("");
   if (found->is_string()) return found->get<std::string>();

@@ -27,7 +27,7 @@ class field_reader {
     return static_cast<Whole>(
         whole_number(key, within, fallback ? std::optional(static_cast<double>(*fallback)) : std::nullopt));
   }
-  std::string text(const char* key, std::optional<std::string> fallback = std::nullopt);
+  std::string text(const char* key, const std::optional<std::string>& fallback = std::nullopt);
   /// An empty object where it is missing.
   const json& object(const char* key);
   const json& array(const char* key);

@@ -23,10 +23,10 @@ double share(double bytes_per_second, std::size_t flows) {
 
 }  // namespace
 
-network::network(event_queue& events, const virtual_clock& clock, std::vector<node_link> nodes)
+network::network(event_queue& events, const virtual_clock& clock, const std::vector<node_link>& nodes)
     : events_(events), clock_(clock) {
   nodes_.reserve(nodes.size());
-  for (auto& link : nodes) nodes_.push_back({link, {}, {}});
+  for (const auto& link : nodes) nodes_.push_back({link, {}, {}});
 }
 
 network::flow_id network::start(std::uint32_t from, std::uint32_t to, double bytes,

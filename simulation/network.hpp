@@ -26,7 +26,7 @@ class network {
  public:
   using flow_id = std::uint64_t;
 
-  network(event_queue& events, const virtual_clock& clock, std::vector<node_link> nodes);
+  network(event_queue& events, const virtual_clock& clock, const std::vector<node_link>& nodes);
 
   /// `arrived` is called once, later, from the event queue; never after cancel().
   flow_id start(std::uint32_t from, std::uint32_t to, double bytes, std::function<void()> arrived);

@@ -39,6 +39,7 @@ constexpr std::array presets = {preset{"8xA800-llama3-70b", R"({
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(presets));
   for (const auto& each : presets) names.emplace_back(each.name);
   return names;
 }

@@ -9,8 +9,6 @@
 
 namespace yolk::actors {
 
-namespace schema = messages::schema;
-
 namespace {
 
 constexpr auto patience = std::chrono::seconds(10);

@@ -322,7 +322,7 @@ void supervisor_state::take_cluster_health(const messages::health_report& report
 
 messages::health_report supervisor_state::health() const {
   if (!is_head() && cluster_health_ && head_) return cluster_health_;
-  const auto own = own_health();
+  auto own = own_health();
   if (is_head() && reports_.empty()) return own;
   const auto mine = own.read();
   std::string reason = mine->getReason();

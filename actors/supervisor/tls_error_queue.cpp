@@ -20,28 +20,28 @@ Function* original(const char* name) {
 
 extern "C" {
 
-int SSL_read(SSL* connection, void* bytes, int count) {
+int SSL_read(SSL* ssl, void* buf, int num) {
   static auto* const read = original<int(SSL*, void*, int)>("SSL_read");
   ERR_clear_error();
-  return read(connection, bytes, count);
+  return read(ssl, buf, num);
 }
 
-int SSL_write(SSL* connection, const void* bytes, int count) {
+int SSL_write(SSL* ssl, const void* buf, int num) {
   static auto* const write = original<int(SSL*, const void*, int)>("SSL_write");
   ERR_clear_error();
-  return write(connection, bytes, count);
+  return write(ssl, buf, num);
 }
 
-int SSL_accept(SSL* connection) {
+int SSL_accept(SSL* ssl) {
   static auto* const accept = original<int(SSL*)>("SSL_accept");
   ERR_clear_error();
-  return accept(connection);
+  return accept(ssl);
 }
 
-int SSL_connect(SSL* connection) {
+int SSL_connect(SSL* ssl) {
   static auto* const connect = original<int(SSL*)>("SSL_connect");
   ERR_clear_error();
-  return connect(connection);
+  return connect(ssl);
 }
 }
 
