@@ -211,7 +211,19 @@ void declare_scheduling(CLI::App& serve_app, actors::conductor_options& conducto
       ->capture_default_str();
 }
 
-void declare_ssd_tier(CLI::App& serve, actors::node_options& node) {
+void declare_cache(CLI::App& serve, actors::node_options& node) {
+  add_byte_size(serve, "--cache-dram", node.cache_dram_bytes,
+                "DRAM for the prefix cache, in bytes (suffixes: KiB, MiB, GiB)");
+  const auto orders = kvcache::serving_order_names();
+  serve
+      .add_option_function<std::string>(
+          "--cache-eviction",
+          [&node](const std::string& name) {
+            node.shard.eviction = kvcache::find_eviction_order(name).value();
+          },
+          "Which blocks a full DRAM cache gives up first, of those that no other continues")
+      ->check(CLI::IsMember(std::vector<std::string>(orders.begin(), orders.end())))
+      ->default_str("lru");
   serve.add_option("--cache-ssd", node.cache_ssd_folder,
                    "Folder for the prefix cache's SSD tier (default: none)");
   add_byte_size(serve, "--cache-ssd-bytes", node.cache_ssd_bytes, "Files of the SSD tier, in bytes at most");
@@ -223,6 +235,11 @@ void declare_ssd_tier(CLI::App& serve, actors::node_options& node) {
           "nothing")
       ->check(CLI::IsMember({"through", "back", "none"}))
       ->default_str("through");
+  serve
+      .add_option("--cache-save-ahead", node.shard.save_ahead,
+                  "With --cache-write-policy back: the part of DRAM that is saved ahead of its eviction")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -260,9 +277,7 @@ void declare_service(CLI::App& command, serve_options& options) {
   serve->add_option("--decode-workers", node.decode_workers, "Actors that generate tokens")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  add_byte_size(*serve, "--cache-dram", node.cache_dram_bytes,
-                "DRAM for the prefix cache, in bytes (suffixes: KiB, MiB, GiB)");
-  declare_ssd_tier(*serve, node);
+  declare_cache(*serve, node);
   add_byte_size(*serve, "--prefill-kv", node.prefill_kv_bytes, "KV blocks of each prefill worker, in bytes");
   add_byte_size(*serve, "--decode-kv", node.decode_kv_bytes, "KV blocks of each decode worker, in bytes");
   serve->add_option("--block-tokens", node.block_tokens, "Tokens in a KV block")

@@ -22,7 +22,7 @@ dram_arena::dram_arena(const dram_arena_options& options)
     : block_bytes_(options.block_bytes),
       max_pin_count_(options.max_pin_count),
       chain_key_(options.chain_key),
-      cache_(slots_in(options), options.block_tokens, options.chain_key),
+      cache_(slots_in(options), options.block_tokens, options.chain_key, options.order),
       slots_(cache_.block_count()) {
   cache_.set_listener([this](const cache_event& event) {
     ++(event.what == cache_event::kind::stored ? counters_.stored_blocks : counters_.evicted_blocks);

@@ -25,6 +25,7 @@ struct dram_arena_options {
   std::uint32_t block_tokens = 16;
   std::uint32_t max_pin_count = 4096;  ///< beyond, a match finds nothing
   prefix_cache::chain_function chain_key = &chain;
+  eviction_order order = eviction_order::lru;
 };
 
 /// A slot in one of its lives: the generation is raised each time that the slot is reserved.

@@ -12,6 +12,7 @@ namespace yolk::kvcache {
 namespace {
 
 constexpr std::array<std::string_view, 5> names{"lru", "lfu", "length_aware", "leaf_lru", "look_ahead"};
+constexpr std::array<std::string_view, 4> serving_names{"lru", "lfu", "length_aware", "look_ahead"};
 constexpr std::uint32_t no_parent = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
 
@@ -131,6 +132,10 @@ class replayed_cache {
 
 std::span<const std::string_view> eviction_order_names() {
   return names;
+}
+
+std::span<const std::string_view> serving_order_names() {
+  return serving_names;
 }
 
 std::optional<eviction_order> find_eviction_order(std::string_view name) {

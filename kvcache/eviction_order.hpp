@@ -19,6 +19,9 @@ namespace yolk::kvcache {
 enum class eviction_order : std::uint8_t { lru, lfu, length_aware, leaf_lru, look_ahead };
 
 std::span<const std::string_view> eviction_order_names();
+/// Those that a serving cache may have. It is always leaf first, and so its `lru` is leaf_lru; its
+/// `look_ahead` is that, too, but for what requests in the queue will need.
+std::span<const std::string_view> serving_order_names();
 std::optional<eviction_order> find_eviction_order(std::string_view name);
 
 /// A prompt's blocks as a trace names them: equal ids are equal prefixes.

@@ -6,10 +6,10 @@ namespace yolk::kvcache {
 
 eviction_queue::eviction_queue(std::uint32_t block_count) : positions_(block_count, absent) {}
 
-void eviction_queue::push(core::block_index block, std::uint64_t last_used) {
+void eviction_queue::push(core::block_index block, eviction_rank rank) {
   YOLK_INVARIANT(!contains(block), block);
   heap_.emplace_back();
-  sift_up(static_cast<std::uint32_t>(heap_.size() - 1), {last_used, block});
+  sift_up(static_cast<std::uint32_t>(heap_.size() - 1), {rank, block});
 }
 
 void eviction_queue::remove(core::block_index block) {

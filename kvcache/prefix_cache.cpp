@@ -27,17 +27,34 @@ struct node {
   std::uint32_t child_count = 0;
   std::uint32_t holds = 0;  // held children, plus one if it is referenced beyond the tree
   std::uint64_t last_used = 0;
+  std::uint32_t use_count = 1;  // since it came
+  std::uint32_t depth = 0;      // blocks before it
 };
+
+/// Of what may be evicted the least goes first.
+eviction_rank rank_of(const node& what, eviction_order order) {
+  constexpr std::uint64_t deepest = 0xffffffffu;
+  switch (order) {
+    case eviction_order::lfu:
+      return {what.use_count, what.last_used};
+    case eviction_order::length_aware:
+      return {(std::uint64_t{what.use_count} << 32) | (deepest - what.depth), what.last_used};
+    default:
+      return {what.last_used, 0};
+  }
+}
 
 }  // namespace
 
 /// The nodes are numbered as their blocks are: a block is in the tree at most once. The eviction queue has
 /// exactly the nodes without children and without holds.
 struct prefix_cache::tree {
-  tree(std::uint32_t block_count, std::uint32_t tokens_per_block, chain_function chain_key)
+  tree(std::uint32_t block_count, std::uint32_t tokens_per_block, chain_function chain_key,
+       eviction_order order)
       : pool(block_count),
         block_tokens(tokens_per_block),
         chain_key(chain_key),
+        order(order),
         map(block_count),
         evictable(block_count),
         nodes(block_count),
@@ -72,15 +89,20 @@ struct prefix_cache::tree {
   void unhold(core::block_index block) {
     for (; block != core::no_block && --nodes[block].holds == 0; block = nodes[block].parent) {
       ++unheld_count;
-      if (nodes[block].child_count == 0) evictable.push(block, nodes[block].last_used);
+      if (nodes[block].child_count == 0) evictable.push(block, rank_of(nodes[block], order));
     }
+  }
+
+  void use(core::block_index block) {
+    ++nodes[block].use_count;
+    touch(block);
   }
 
   void touch(core::block_index block) {
     nodes[block].last_used = tick;
     if (!evictable.contains(block)) return;
     evictable.remove(block);
-    evictable.push(block, tick);
+    evictable.push(block, rank_of(nodes[block], order));
   }
 
   void add_reference(core::block_index block) {
@@ -93,7 +115,10 @@ struct prefix_cache::tree {
     YOLK_INVARIANT(pool.reference_count(block) > 0, block);
     pool.add_reference(block);
     map.insert(key, block);
-    nodes[block] = {.parent_key = at.key, .parent = at.block, .last_used = tick};
+    nodes[block] = {.parent_key = at.key,
+                    .parent = at.block,
+                    .last_used = tick,
+                    .depth = at.block == core::no_block ? 0 : nodes[at.block].depth + 1};
     std::ranges::copy(part, tokens.get() + std::size_t{block} * block_tokens);
     if (at.block != core::no_block) ++nodes[at.block].child_count;
     ++cached_count;
@@ -114,7 +139,7 @@ struct prefix_cache::tree {
       node& parent = nodes[gone.parent];
       // Using a child was using its parent, also where only the child was touched (extend).
       parent.last_used = std::max(parent.last_used, gone.last_used);
-      if (--parent.child_count == 0 && parent.holds == 0) evictable.push(gone.parent, parent.last_used);
+      if (--parent.child_count == 0 && parent.holds == 0) evictable.push(gone.parent, rank_of(parent, order));
     }
     const bool freed = pool.release(block);
     YOLK_INVARIANT(freed, block, pool.reference_count(block));
@@ -134,7 +159,7 @@ struct prefix_cache::tree {
       if (cached != core::no_block) {
         // Another prefix with the same key: it came first, and this one stays uncached.
         if (!is_child(cached, at, part)) break;
-        touch(cached);
+        use(cached);
         at = {cached, key};
         continue;
       }
@@ -155,6 +180,7 @@ struct prefix_cache::tree {
   block_pool pool;
   std::uint32_t block_tokens;
   chain_function chain_key;
+  eviction_order order;
   block_map map;
   eviction_queue evictable;
   std::vector<node> nodes;  // by block
@@ -167,8 +193,9 @@ struct prefix_cache::tree {
   std::function<void(const cache_event&)> listener;
 };
 
-prefix_cache::prefix_cache(std::uint32_t block_count, std::uint32_t block_tokens, chain_function chain_key)
-    : tree_(std::make_unique<tree>(block_count, block_tokens, chain_key)) {
+prefix_cache::prefix_cache(std::uint32_t block_count, std::uint32_t block_tokens, chain_function chain_key,
+                           eviction_order order)
+    : tree_(std::make_unique<tree>(block_count, block_tokens, chain_key, order)) {
   YOLK_INVARIANT(block_tokens > 0, block_tokens);
 }
 
@@ -187,7 +214,7 @@ std::vector<cached_block> prefix_cache::match(block_key root, std::span<const co
     const core::block_index block = t.child(at, key, part);
     if (block == core::no_block) break;
     t.add_reference(block);
-    t.touch(block);
+    t.use(block);
     found.push_back({key, block});
     at = {block, key};
   }
@@ -237,27 +264,24 @@ std::optional<core::block_index> prefix_cache::find(block_key key) const {
 
 std::vector<block_key> prefix_cache::next_evictions(std::size_t count) const {
   const tree& t = *tree_;
-  using entry = std::pair<std::uint64_t, core::block_index>;
+  using entry = std::pair<eviction_rank, core::block_index>;
   std::vector<entry> all;
-  t.evictable.for_each(
-      [&](std::uint64_t last_used, core::block_index block) { all.emplace_back(last_used, block); });
+  t.evictable.for_each([&](eviction_rank rank, core::block_index block) { all.emplace_back(rank, block); });
   std::priority_queue<entry, std::vector<entry>, std::greater<>> queue(std::greater<>(), std::move(all));
-  struct without_children {
-    std::uint32_t gone = 0;
-    std::uint64_t last_used = 0;
+  std::unordered_map<core::block_index, node> then;  // once children are gone
+  const auto as_then = [&](core::block_index block) -> node& {
+    return then.try_emplace(block, t.nodes[block]).first->second;
   };
-  std::unordered_map<core::block_index, without_children> parents;
   std::vector<block_key> keys;
   for (; keys.size() < count && !queue.empty();) {
-    const auto [last_used, block] = queue.top();
+    const core::block_index block = queue.top().second;
     queue.pop();
     keys.push_back(t.map.key_of(block));
-    const core::block_index parent = t.nodes[block].parent;
-    if (parent == core::no_block) continue;
-    auto& then = parents[parent];
-    then.last_used = std::max({then.last_used, last_used, t.nodes[parent].last_used});
-    if (++then.gone == t.nodes[parent].child_count && t.nodes[parent].holds == 0)
-      queue.emplace(then.last_used, parent);
+    const node gone = as_then(block);
+    if (gone.parent == core::no_block) continue;
+    node& parent = as_then(gone.parent);
+    parent.last_used = std::max(parent.last_used, gone.last_used);
+    if (--parent.child_count == 0 && parent.holds == 0) queue.emplace(rank_of(parent, t.order), gone.parent);
   }
   return keys;
 }

@@ -12,6 +12,7 @@
 #include "core/ids.hpp"
 #include "kvcache/block_key.hpp"
 #include "kvcache/block_pool.hpp"
+#include "kvcache/eviction_order.hpp"
 
 namespace yolk::kvcache {
 
@@ -29,25 +30,26 @@ struct cache_event {
 
 /// A pool of blocks with a prefix tree over it (RadixAttention's idea, at block granularity). The tree holds
 /// one reference to each cached block; callers hold their own. Hits are proved: the key must be found AND the
-/// block's tokens must equal the prompt's, from the first block on. Eviction is leaf first, least recently
-/// used, O(log n) a block, and touches only blocks that nobody but the tree references. Owned by one actor;
-/// not thread-safe. Time is a logical counter.
+/// block's tokens must equal the prompt's, from the first block on. Eviction is leaf first, of the leaves by
+/// the order given, O(log n) a block, and touches only blocks that nobody but the tree references. Owned by
+/// one actor; not thread-safe. Time is a logical counter.
 class prefix_cache {
  public:
   /// How a key is computed from its parent's and the block's tokens: `chain`, but for tests that need
   /// collisions.
   using chain_function = block_key (*)(block_key parent, std::span<const core::token_id> tokens);
 
-  prefix_cache(std::uint32_t block_count, std::uint32_t block_tokens, chain_function chain_key = &chain);
+  prefix_cache(std::uint32_t block_count, std::uint32_t block_tokens, chain_function chain_key = &chain,
+               eviction_order order = eviction_order::lru);
   ~prefix_cache();
   prefix_cache(const prefix_cache&) = delete;
   prefix_cache& operator=(const prefix_cache&) = delete;
 
   /// The longest cached prefix of `tokens`, at most max_tokens long (whole blocks). Each returned block gets
-  /// a reference that the caller must release(). Refreshes their recency.
+  /// a reference that the caller must release(). A use of each.
   [[nodiscard]] std::vector<cached_block> match(block_key root, std::span<const core::token_id> tokens,
                                                 std::size_t max_tokens);
-  /// As match, without references and without touching recency: for estimates.
+  /// As match, without references, and no use: for estimates.
   [[nodiscard]] std::uint32_t match_count(block_key root, std::span<const core::token_id> tokens) const;
 
   /// `count` blocks with one reference each, evicting as needed; all or nothing.

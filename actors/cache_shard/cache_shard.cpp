@@ -58,7 +58,8 @@ shard_state::shard_state(shard_internal_actor::pointer self, const shard_options
       environment_(std::move(environment)),
       arena_({.byte_limit = environment_->byte_limit,
               .block_bytes = environment_->layout.block_bytes(),
-              .block_tokens = environment_->layout.block_tokens}),
+              .block_tokens = environment_->layout.block_tokens,
+              .order = options_.eviction}),
       cache_report_(environment_->id, environment_->incarnation),
       hashing_(std::make_unique<core::background_thread>("shard-hash", environment_->hashing)) {
   arena_.set_listener([this](const kvcache::cache_event& event) {

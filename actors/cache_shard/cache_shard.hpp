@@ -7,6 +7,7 @@
 #include "core/background_thread.hpp"
 #include "core/clock.hpp"
 #include "core/ids.hpp"
+#include "kvcache/eviction_order.hpp"
 #include "kvcache/segment_layout.hpp"
 #include "kvcache/ssd_log.hpp"
 #include "messages/interfaces.hpp"
@@ -26,7 +27,9 @@ struct shard_options {
   core::duration orphan_wait =
       std::chrono::milliseconds(500);  ///< for the beginning of an offered chain to arrive
   std::uint32_t max_offers = 256;      ///< being stored at once; beyond, an offer is declined
+  kvcache::eviction_order eviction = kvcache::eviction_order::lru;
   cache_write_policy write_policy = cache_write_policy::write_through;
+  double save_ahead = 0.125;  ///< of the arena: what write_back keeps saved of what would be evicted next
   core::duration load_limit = std::chrono::seconds(1);  ///< what SSD has not given by then is a miss
   core::duration save_limit = std::chrono::seconds(2);  ///< at the end: for saves that have begun
   std::uint32_t max_loads = 64;                         ///< from SSD at once; beyond, a lookup finds DRAM's

@@ -6,13 +6,6 @@
 
 namespace yolk::actors {
 
-namespace {
-
-/// Of the arena's blocks, the part that write_back keeps saved ahead of their eviction: one in so many.
-constexpr std::uint32_t write_back_part = 8;
-
-}  // namespace
-
 ssd_tier::ssd_tier(const shard_options& options, shard_environment& environment, kvcache::dram_arena& arena,
                    kvcache::ssd_log::poster post)
     : options_(options), environment_(environment), arena_(arena), log_(std::move(environment.ssd)) {
@@ -70,7 +63,7 @@ void ssd_tier::save(std::span<const kvcache::block_key> keys) {
 void ssd_tier::save_next_evictions() {
   std::vector<kvcache::block_key> keys;
   std::unordered_set<kvcache::block_key> seen;
-  const auto count = std::max(1u, arena_.slot_count() / write_back_part);
+  const auto count = std::max(1u, static_cast<std::uint32_t>(arena_.slot_count() * options_.save_ahead));
   for (const auto& leaf : arena_.cache().next_evictions(count)) {
     const auto first = static_cast<std::ptrdiff_t>(keys.size());
     for (auto found = arena_.find(leaf);

@@ -105,6 +105,51 @@ TEST_CASE("hits and misses are counted in tokens of whole blocks") {
   arena.unpin(pinned.id);
 }
 
+TEST_CASE("which leaf goes first is what the order says") {
+  const auto left = [](eviction_order order) {
+    auto options = slots(5);
+    options.order = order;
+    dram_arena arena(options);
+    store(arena, "a");
+    store(arena, "xyz");
+    for (int use = 0; use < 3; ++use) arena.unpin(arena.match(root, prompt("a"), 99, until(10)).id);
+    store(arena, "b");
+    arena.unpin(arena.match(root, prompt("xyz"), 99, until(10)).id);
+    // a: 4 uses, oldest. x, y, z: 2 uses, last. b: 1 use.
+    CHECK(arena.cache().next_evictions(9).size() == 5);
+    std::string gone;
+    for (const auto& key : arena.cache().next_evictions(2))
+      gone += static_cast<char>(arena.find(key)->header->tokens[0]);
+    const auto reserved = arena.reserve(2, until(10));
+    REQUIRE(reserved);
+    std::string said;
+    for (const auto* each : {"a", "b"})
+      if (cached(arena, each) == 0) said += each;
+    if (cached(arena, "xyz") < 3) said += "z";
+    CHECK(std::string(gone.begin(), gone.end()) == said);
+    for (const auto& slot : *reserved) arena.abandon(slot);
+    return gone;
+  };
+  CHECK(left(eviction_order::lru) == "ab");
+  CHECK(left(eviction_order::look_ahead) == "ab");
+  CHECK(left(eviction_order::lfu) == "bz");
+  CHECK(left(eviction_order::length_aware) == "bz");
+}
+
+TEST_CASE("of blocks used equally often, the length-aware order gives up the one furthest in its prompt") {
+  auto options = slots(4);
+  options.order = eviction_order::length_aware;
+  dram_arena arena(options);
+  store(arena, "abc");  // c is older than x, and deeper
+  store(arena, "x");
+  CHECK(arena.cache().next_evictions(1).front() == keys_of(root, prompt("abc"), block_tokens)[2]);
+  options.order = eviction_order::lfu;
+  dram_arena by_use(options);
+  store(by_use, "x");
+  store(by_use, "abc");
+  CHECK(by_use.cache().next_evictions(1).front() == keys_of(root, prompt("x"), block_tokens)[0]);
+}
+
 TEST_CASE("pinned blocks are not evicted, and a reservation that would need them is refused whole") {
   dram_arena arena(slots(4));
   store(arena, "ab");

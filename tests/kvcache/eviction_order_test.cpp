@@ -59,6 +59,7 @@ TEST_CASE("orders are found by their names") {
   for (const auto name : eviction_order_names()) CHECK(find_eviction_order(name));
   CHECK(find_eviction_order("look_ahead") == order::look_ahead);
   CHECK_FALSE(find_eviction_order("fifo"));
+  for (const auto name : serving_order_names()) CHECK(find_eviction_order(name));
 }
 
 TEST_CASE("without a bound every order finds all that came before") {

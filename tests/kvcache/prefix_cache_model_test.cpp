@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "core/random.hpp"
 #include "kvcache/prefix_cache.hpp"
@@ -20,11 +21,12 @@ using tokens_t = std::vector<core::token_id>;
 /// scanning.
 class naive_cache {
  public:
-  explicit naive_cache(std::uint32_t block_count) : references_(block_count, 0) {}
+  naive_cache(std::uint32_t block_count, eviction_order order) : order_(order), references_(block_count, 0) {}
 
   struct entry {
     core::block_index block = 0;
     std::uint64_t last_used = 0;
+    std::uint64_t uses = 1;
   };
   using prefix = std::pair<block_key, tokens_t>;  // root, all tokens up to the block's end
 
@@ -35,19 +37,23 @@ class naive_cache {
       const auto it = cached_.find({root, tokens_t(tokens.begin(), tokens.begin() + static_cast<long>(end))});
       if (it == cached_.end()) break;
       it->second.last_used = now_;
+      ++it->second.uses;
       ++references_[it->second.block];
       blocks.push_back(it->second.block);
     }
     return blocks;
   }
 
-  std::uint32_t insert(block_key root, const tokens_t& tokens, const std::vector<core::block_index>& blocks) {
+  /// The first `continued` blocks are not brought again: what follows continues them.
+  std::uint32_t insert(block_key root, const tokens_t& tokens, const std::vector<core::block_index>& blocks,
+                       std::size_t continued = 0) {
     ++now_;
     std::uint32_t adopted = 0;
     for (std::size_t i = 0; i < blocks.size() && (i + 1) * block_tokens <= tokens.size(); ++i) {
       prefix key{root, tokens_t(tokens.begin(), tokens.begin() + static_cast<long>((i + 1) * block_tokens))};
       const auto [it, is_new] = cached_.try_emplace(key, entry{blocks[i], now_});
       it->second.last_used = now_;
+      if (!is_new) it->second.uses += i >= continued;
       if (!is_new) continue;
       ++references_[blocks[i]];
       ++adopted;
@@ -63,12 +69,21 @@ class naive_cache {
     });
   }
 
+  [[nodiscard]] std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, core::block_index> rank(
+      const std::pair<const prefix, entry>& of) const {
+    const auto& [block, last_used, uses] = of.second;
+    if (order_ == eviction_order::lfu) return {uses, 0, last_used, block};
+    if (order_ == eviction_order::length_aware)
+      return {uses, 1000 - of.first.second.size(), last_used, block};
+    return {last_used, 0, 0, block};
+  }
+
   /// The prefix that would be evicted next.
   [[nodiscard]] std::optional<prefix> victim() const {
     const std::pair<const prefix, entry>* best = nullptr;
     for (const auto& candidate : cached_) {
       if (references_[candidate.second.block] != 1 || has_children(candidate.first)) continue;
-      if (best == nullptr || candidate.second.last_used < best->second.last_used) best = &candidate;
+      if (best == nullptr || rank(candidate) < rank(*best)) best = &candidate;
     }
     return best == nullptr ? std::nullopt : std::optional(best->first);
   }
@@ -106,6 +121,7 @@ class naive_cache {
   [[nodiscard]] const std::map<prefix, entry>& cached() const { return cached_; }
 
  private:
+  eviction_order order_;
   std::map<prefix, entry> cached_;
   std::vector<std::uint32_t> references_;
   std::uint64_t now_ = 0;
@@ -114,8 +130,8 @@ class naive_cache {
 /// Drives both with the same random work: sequences that match, compute, publish, hold for a while and end.
 class comparison {
  public:
-  comparison(std::uint32_t block_count, std::uint64_t seed)
-      : cache_(block_count, block_tokens), model_(block_count), random_(seed) {
+  comparison(std::uint32_t block_count, eviction_order order, std::uint64_t seed)
+      : cache_(block_count, block_tokens, &chain, order), model_(block_count, order), random_(seed) {
     cache_.set_listener([this](const cache_event& event) { events_.push_back(event); });
   }
 
@@ -232,7 +248,9 @@ class comparison {
     const std::uint32_t adopted =
         cache_.extend(running.root, parent, std::span(running.tokens).subspan(begin),
                       std::span(running.table).subspan(running.published));
-    CHECK(adopted == (parent_cached ? model_.insert(running.root, running.tokens, running.table) : 0));
+    CHECK(
+        adopted ==
+        (parent_cached ? model_.insert(running.root, running.tokens, running.table, running.published) : 0));
   }
 
   void probe() {
@@ -287,9 +305,10 @@ TEST_CASE("a prefix cache does what the naive one does, step for step") {
   std::uint64_t orphans = 0;
   for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u, 6u}) {
     const std::uint32_t block_count = 8 + 4 * static_cast<std::uint32_t>(seed);
+    const auto order = *find_eviction_order(serving_order_names()[seed % 3]);
     CAPTURE(seed);
     MESSAGE("seed ", seed, ", ", block_count, " blocks");
-    comparison both(block_count, seed);
+    comparison both(block_count, order, seed);
     for (int i = 0; i < 3000; ++i) {
       CAPTURE(i);
       both.step(static_cast<std::uint64_t>(i) / 200);

@@ -379,6 +379,8 @@ def wrong_options():
     assert "--decode-kv" not in fails("serve", "--prefill-kv", "5", "--port", "0", words=("--prefill-kv", "two blocks"))
     fails("serve", "--cache-ssd", "/proc/none", "--port", "0", code=1, words=("SSD", "/proc/none"))
     fails("serve", "--cache-write-policy", "sometimes", words=("--cache-write-policy", "through"))
+    fails("serve", "--cache-eviction", "fifo", words=("--cache-eviction", "lru", "length_aware"))
+    fails("serve", "--cache-save-ahead", "2", words=("--cache-save-ahead", "0", "1"))
     fails("serve", "--device", "abacus", words=("--device", "abacus", "host"))
     fails("serve", "--device", "cuda", words=("--device cuda", "without CUDA"))
     fails("serve", "--host", "no.such.host.invalid", "--port", "0", code=1, words=("no.such.host.invalid",))
