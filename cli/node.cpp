@@ -5,7 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
+#include <random>
+#include <string_view>
 
+#include "actors/supervisor/kubernetes_lease.hpp"
 #include "cli/cluster_access.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/option_file.hpp"
@@ -26,6 +29,18 @@ const std::map<std::string, std::uint32_t> role_names = {{"gateway", actors::rol
 int fail(const std::string& message) {
   std::fprintf(stderr, "yolk node: %s\n", message.c_str());
   return exit_usage;
+}
+
+core::result<std::shared_ptr<actors::lease>, actors::lease_errc> make_lease(const node_command_options& given,
+                                                                            const std::string& node_name) {
+  constexpr std::string_view kubernetes = "k8s:";
+  if (!given.lease.starts_with(kubernetes)) return actors::make_file_lease(given.lease);
+  auto options = actors::parse_kubernetes_lease(given.lease.substr(kubernetes.size()));
+  if (!options) return options.error();
+  // A name alone may come again: whoever starts under a dead node's name must not take its lease for his own.
+  options->holder = node_name + "-" + std::to_string(std::random_device()());
+  options->duration = std::chrono::milliseconds(static_cast<std::int64_t>(given.lease_seconds * 1000));
+  return actors::make_kubernetes_lease(std::move(options).value());
 }
 
 std::string own_name() {
@@ -60,8 +75,14 @@ void declare_node(CLI::App& command, node_command_options& options) {
                   "File with the cluster's secret, at least 16 bytes, the same on every node")
       ->required();
   command.add_option(
-      "--lease", options.lease_file,
-      "With the conductor: a file whose lock makes the node the head; others with it stand by");
+      "--lease", options.lease,
+      "With the conductor: what makes the node the head; others with the same stand by. A file, "
+      "whose lock it is, or k8s:NAME or k8s:URL/NAMESPACE/NAME, a Lease of Kubernetes");
+  command
+      .add_option("--lease-seconds", options.lease_seconds,
+                  "With k8s: after so long without a word of its holder another may take the lease")
+      ->check(CLI::Range(0.5, 600.0))
+      ->capture_default_str();
   command.add_option("--name", cluster.name, "What people read of this node (default: host and process id)");
   declare_service(command, options.service);
 }
@@ -90,13 +111,13 @@ int run_node(const node_command_options& given) {
   auto identity = read_identity(given.secret_file);
   if (!identity) return fail(identity.error().message);
   cluster.identity = std::move(identity).value();
-  if (!given.lease_file.empty()) {
+  if (cluster.name.empty()) cluster.name = own_name();
+  if (!given.lease.empty()) {
     if (!head) return fail("--lease is for nodes with the role conductor");
-    auto lease = actors::make_file_lease(given.lease_file);
+    auto lease = make_lease(given, cluster.name);
     if (!lease) return fail("--lease: " + lease.error().message);
     cluster.leadership = std::move(lease).value();
   }
-  if (cluster.name.empty()) cluster.name = own_name();
   if ((cluster.roles & actors::role_prefill) == 0) node.prefill_workers = 0;
   if ((cluster.roles & actors::role_decode) == 0) node.decode_workers = 0;
   return run_service(service, "node");

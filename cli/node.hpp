@@ -14,7 +14,8 @@ struct node_command_options {
   std::vector<std::string> join;
   std::string listen;
   std::string secret_file;
-  std::string lease_file;
+  std::string lease;
+  double lease_seconds = 6;
 };
 
 /// Declares the options of `yolk node`; as declare_serve.

@@ -161,7 +161,8 @@ int attend(const actors::node& node, const serve_options& options, const sigset_
   std::string told;
   for (;;) {
     const auto now = node.progress();
-    if (now.state == actors::node_state::refused) return fail("refused by the cluster: " + now.text);
+    if (now.state == actors::node_state::refused)
+      return fail(running ? now.text : "refused by the cluster: " + now.text);
     if (now.state == actors::node_state::running && !running) {
       running = true;
       if (now.port != 0)
@@ -173,7 +174,7 @@ int attend(const actors::node& node, const serve_options& options, const sigset_
       std::printf("  joining  %s\n", told.c_str());
     }
     std::fflush(stdout);
-    if (running) {
+    if (running && !options.node.cluster.leadership) {  // nothing changes any more
       int signal_number = 0;
       sigwait(&signals, &signal_number);
       return 0;

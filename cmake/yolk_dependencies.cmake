@@ -29,6 +29,9 @@ add_library(ucx_ucp INTERFACE)
 target_include_directories(ucx_ucp SYSTEM INTERFACE ${UCX_INCLUDE_DIR})
 target_link_libraries(ucx_ucp INTERFACE ${UCP_LIBRARY} ${UCS_LIBRARY})
 
+# libcurl (actors: the lease in Kubernetes).
+find_package(CURL REQUIRED)
+
 # prometheus-cpp (actors).
 find_package(prometheus-cpp CONFIG REQUIRED)
 

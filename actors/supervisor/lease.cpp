@@ -22,6 +22,7 @@ class file_lease final : public lease {
     held_ = held_ || ::flock(file_, LOCK_EX | LOCK_NB) == 0;
     return held_;
   }
+  [[nodiscard]] bool holds() const override { return held_; }
   [[nodiscard]] std::string description() const override { return "the lease " + path_; }
 
  private:

@@ -10,12 +10,15 @@ namespace yolk::actors {
 enum class lease_errc { unusable };
 
 /// Which of several nodes with a conductor leads: the one that holds the lease. Others ask from time to time.
-/// A store that many machines reach (the Kubernetes Lease API, etcd) is another implementation.
+/// kubernetes_lease.hpp is one that many machines reach. No call blocks.
 class lease {
  public:
   virtual ~lease() = default;
-  /// True once it is held, and from then on: it is kept until the object or the process ends.
+  /// True once it is held. It is kept until the object or the process ends, where nothing happens to its
+  /// store.
   [[nodiscard]] virtual bool try_acquire() = 0;
+  /// Whether what was acquired is held still. Who lost it must not lead any more: another may already.
+  [[nodiscard]] virtual bool holds() const = 0;
   /// For people: what is waited for.
   [[nodiscard]] virtual std::string description() const = 0;
 };

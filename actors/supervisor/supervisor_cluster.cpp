@@ -281,7 +281,10 @@ bool supervisor_state::door_down(const caf::actor_addr& who) {
 
 void supervisor_state::cluster_tick() {
   if (has_role(role_conductor)) {
-    if (auto problem = try_to_lead()) progress_ = {node_state::refused, 0, *problem};
+    const auto& leadership = factory_->options().cluster.leadership;
+    auto problem = try_to_lead();
+    if (is_head() && leadership && !leadership->holds()) problem = "lost " + leadership->description();
+    if (problem) progress_ = {node_state::refused, 0, *problem};
     return;
   }
   if (!head_) return look_for_head();

@@ -57,6 +57,14 @@ class Node(Server):
             self.stop()
 
 
+def refused(*options, words, code=2):
+    """What `yolk node` says that does not get to run; 2: by the command line itself; 1: by the cluster."""
+    ended = subprocess.run([PROGRAM, "node", *options], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert ended.returncode == code, ended
+    for word in words:
+        assert word in ended.stderr, (word, ended.stderr)
+
+
 class Cluster:
     """`with Cluster(("gateway",), ("prefill", "cache"), ("decode",)) as cluster:` beside a node with the conductor."""
 
@@ -119,4 +127,4 @@ class Cluster:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-__all__ = ["Cluster", "Node", "free_port", "DEADLINE"]
+__all__ = ["Cluster", "Node", "free_port", "refused", "DEADLINE"]

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import tempfile
 
-from cluster import Cluster, Node, free_port
+from cluster import Cluster, Node, free_port, refused
 from harness import DEADLINE, PROGRAM, Server, group_is_empty, main, test, until
 from same_answers import ask_all, compare, requests
 
@@ -61,14 +61,6 @@ def picture():
         cluster.head.start()
         cluster.head.until_running()
         cluster.until_whole(gateway)
-
-
-def refused(*options, words, code=2):
-    """2: by the command line itself; 1: by the cluster."""
-    ended = subprocess.run([PROGRAM, "node", *options], capture_output=True, text=True, timeout=DEADLINE, check=False)
-    assert ended.returncode == code, ended
-    for word in words:
-        assert word in ended.stderr, (word, ended.stderr)
 
 
 @test

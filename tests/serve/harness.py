@@ -18,7 +18,8 @@ import traceback
 
 PROGRAM = os.path.abspath(sys.argv[1])
 # Seconds; generous, since machines are busy and sanitizers slow. Nothing waits for it to pass.
-DEADLINE = 120.0 * float(os.environ.get("YOLK_TEST_SLOWDOWN", "1"))
+SLOWDOWN = float(os.environ.get("YOLK_TEST_SLOWDOWN", "1"))
+DEADLINE = 120.0 * SLOWDOWN
 
 
 def until(condition, what, seconds=DEADLINE):
