@@ -91,6 +91,14 @@ void decode_state::lose(const reservation_ptr& lost, const std::string& why) {
   drop(lost);
 }
 
+/// As above, but a write of its owner may still come: one that was begun within the lease.
+void decode_state::rest(const reservation_ptr& lost, const std::string& why) {
+  self_->send(lost->session,
+              make_leg_failed(lost->header, environment_->incarnation, reason::WORKER_LOST, why));
+  lost->phase = reservation_phase::resting;
+  lost->end = std::max(lost->end, environment_->clock->now()) + options_.lease_grace;
+}
+
 void decode_state::expire() {
   const auto now = environment_->clock->now();
   std::vector<reservation_ptr> over;
@@ -99,23 +107,28 @@ void decode_state::expire() {
         now >= held->end)
       over.push_back(held);
   for (const auto& held : over) {
-    if (held->phase == reservation_phase::granted) {
-      held->phase = reservation_phase::resting;
-      held->end = now + options_.lease_grace;
-    } else {
-      lose(held, "the prefill worker neither handed its KV over nor kept its reservation");
-    }
+    if (held->phase == reservation_phase::granted)
+      rest(held, "the prefill worker neither handed its KV over nor kept its reservation");
+    else
+      drop(held);
   }
   if (!over.empty()) grant_waiting();
 }
 
-void decode_state::peer_down(const caf::actor_addr& who) {
+void decode_state::peer_down(const caf::actor_addr& who, const caf::error& why) {
   watched_.erase(who);
   std::vector<reservation_ptr> orphans;
   for (const auto& [leg, held] : reservations_)
     if (held->owner == who && held->phase != reservation_phase::checking) orphans.push_back(held);
-  // Its engine ended before its actor did, so nothing of its writes is on its way any more.
-  for (const auto& held : orphans) lose(held, "the prefill worker died before it handed its KV over");
+  // An actor that ended had ended its engine before: nothing of its writes is on its way any more. One that
+  // is only out of reach may hang, wake, and write what its lease still allows.
+  const bool may_write = why == caf::exit_reason::remote_link_unreachable;
+  for (const auto& held : orphans) {
+    if (held->phase == reservation_phase::waiting || !may_write)
+      lose(held, "the prefill worker died before it handed its KV over");
+    else if (held->phase == reservation_phase::granted)
+      rest(held, "the prefill worker was lost before it handed its KV over");
+  }
   grant_waiting();
   form_step();
 }

@@ -261,7 +261,9 @@ messages::actor_status decode_state::status(std::uint64_t serial) const {
     builder.setKind(schema::ActorKind::DECODE_WORKER);
     write_worker(builder, *environment_, cache_);
     builder.setRunning(static_cast<std::uint32_t>(running_.size()));
-    builder.setWaiting(static_cast<std::uint32_t>(reservations_.size()));
+    builder.setWaiting(static_cast<std::uint32_t>(std::ranges::count_if(reservations_, [](const auto& entry) {
+      return entry.second->phase != reservation_phase::resting;  // nobody's work any more
+    })));
     builder.setStepsDone(steps_done_);
     builder.setTokensDone(tokens_done_);
     builder.setPreemptions(preemptions_);

@@ -102,7 +102,7 @@ class decode_state {
   void step_done(const decode_step_done& done);
   void send_offer(std::uint64_t number);
   void set_conductor(const messages::conductor_reports& conductor);
-  void peer_down(const caf::actor_addr& who);
+  void peer_down(const caf::actor_addr& who, const caf::error& why);
   void tick();
   [[nodiscard]] messages::actor_status status(std::uint64_t serial) const;
 
@@ -115,6 +115,7 @@ class decode_state {
   [[nodiscard]] bool grant(const reservation_ptr& asked);
   void drop(const reservation_ptr& dropped);
   void lose(const reservation_ptr& lost, const std::string& why);
+  void rest(const reservation_ptr& lost, const std::string& why);
   void expire();
   void join(const reservation_ptr& arrived);
   // running

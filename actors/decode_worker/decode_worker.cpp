@@ -20,7 +20,7 @@ decode_internal_actor::behavior_type run(decode_internal_actor::stateful_pointer
                                          const std::shared_ptr<worker_environment>& environment) {
   self->state.state = std::make_unique<decode_state>(self, options, environment);
   auto* state = self->state.state.get();
-  self->set_down_handler([state](const caf::down_msg& down) { state->peer_down(down.source); });
+  self->set_down_handler([state](const caf::down_msg& down) { state->peer_down(down.source, down.reason); });
   self->delayed_send(self, tick_interval, messages::tick_atom::value);
   return {
       [state](const messages::status_request& request) { return state->status(request.read()->getSerial()); },
