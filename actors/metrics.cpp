@@ -185,6 +185,8 @@ struct metrics::registry {
       each(counters("yolk_ssd_bytes_total", "KV of those blocks"), "event", ssd_event_names);
   Histogram& ssd_load =
       histograms("yolk_ssd_load_time_seconds", "A prefix from SSD into DRAM").Add({}, transfer_buckets);
+  Gauge& wanted_blocks =
+      gauges("yolk_cache_wanted_blocks", "Blocks in DRAM that are kept for requests in a queue").Add({});
   Gauge& running = gauges("yolk_requests_running", "Requests that are worked on").Add({});
   Gauge& waiting = gauges("yolk_requests_waiting", "Requests that wait for their turn").Add({});
   Gauge& kv_highest =
@@ -264,6 +266,10 @@ void metrics::transfer_failed(transfer_path path) {
 void metrics::ssd_blocks(ssd_event what, std::uint64_t count, std::uint64_t bytes) {
   registry_->ssd_blocks[static_cast<std::size_t>(what)]->Increment(static_cast<double>(count));
   registry_->ssd_bytes[static_cast<std::size_t>(what)]->Increment(static_cast<double>(bytes));
+}
+
+void metrics::wanted_blocks(std::uint32_t count) {
+  registry_->wanted_blocks.Set(count);
 }
 
 void metrics::ssd_load(core::duration elapsed) {

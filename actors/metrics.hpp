@@ -49,6 +49,8 @@ class metrics {
   void running_requests(double count);
   void waiting_requests(double count);
   void ssd_blocks(ssd_event what, std::uint64_t count, std::uint64_t bytes);
+  /// Pinned for requests that wait in a queue.
+  void wanted_blocks(std::uint32_t count);
   void ssd_load(core::duration elapsed);  ///< a prefix from SSD into DRAM
   /// tier: "device", "dram" or "ssd"; owner: "prefill", "decode" or "cache", with the actor's id.
   void kv_usage(std::string_view tier, std::string_view owner, std::uint32_t id, double used_fraction);

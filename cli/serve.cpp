@@ -221,6 +221,7 @@ void declare_cache(CLI::App& serve, actors::node_options& node) {
           "--cache-eviction",
           [&node](const std::string& name) {
             node.shard.eviction = kvcache::find_eviction_order(name).value();
+            node.prefill.look_ahead = node.shard.eviction == kvcache::eviction_order::look_ahead;
           },
           "Which blocks a full DRAM cache gives up first, of those that no other continues")
       ->check(CLI::IsMember(std::vector<std::string>(orders.begin(), orders.end())))

@@ -28,6 +28,8 @@ using kv_handoff = message<schema::KvHandoff>;
 using lookup_prefix = message<schema::LookupPrefix>;
 using prefix_pinned = message<schema::PrefixPinned>;
 using unpin_prefix = message<schema::UnpinPrefix>;
+using want_prefix = message<schema::WantPrefix>;
+using unwant_prefix = message<schema::UnwantPrefix>;
 using offer_blocks = message<schema::OfferBlocks>;
 using offer_done = message<schema::OfferDone>;
 using cache_events = message<schema::CacheEvents>;
@@ -65,7 +67,8 @@ using conductor_reports = caf::typed_actor<caf::reacts_to<prefill_ended>, caf::r
 
 using cache_shard_actor =
     status_source::extend<caf::replies_to<lookup_prefix, generate_request>::with<prefix_pinned>,
-                          caf::reacts_to<unpin_prefix>, caf::replies_to<offer_blocks>::with<offer_done>,
+                          caf::reacts_to<unpin_prefix>, caf::reacts_to<want_prefix, generate_request>,
+                          caf::reacts_to<unwant_prefix>, caf::replies_to<offer_blocks>::with<offer_done>,
                           caf::replies_to<snapshot_request>::with<cache_snapshot>,
                           caf::reacts_to<peers_changed, conductor_reports>>;
 

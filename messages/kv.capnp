@@ -60,6 +60,17 @@ struct PrefixPinned {
   region @5 :Common.Region;
 }
 
+struct WantPrefix {
+  # Who has a request in its queue -> cache shard, beside the GenerateRequest; again while it waits.
+  header @0 :Common.RequestHeader;
+  maxTokens @1 :UInt32;
+}
+
+struct UnwantPrefix {
+  # Its turn has come, or it ended.
+  header @0 :Common.RequestHeader;
+}
+
 struct UnpinPrefix {
   pin @0 :UInt64;
 }

@@ -23,6 +23,8 @@ void add_wire_types(caf::actor_system_config& config) {
   YOLK_ADD(release_reservation);
   YOLK_ADD(kv_handoff);
   YOLK_ADD(lookup_prefix);
+  YOLK_ADD(want_prefix);
+  YOLK_ADD(unwant_prefix);
   YOLK_ADD(prefix_pinned);
   YOLK_ADD(unpin_prefix);
   YOLK_ADD(offer_blocks);

@@ -30,6 +30,12 @@ shard_internal_actor::behavior_type run(shard_internal_actor::stateful_pointer<h
         return state->look_up(ask, request);
       },
       [state](const messages::unpin_prefix& unpin) { state->unpin(unpin.read()->getPin()); },
+      [state](const messages::want_prefix& want, const messages::generate_request& request) {
+        state->want(want, request);
+      },
+      [state](const messages::unwant_prefix& over) {
+        state->forget_want(over.read()->getHeader().getLegId());
+      },
       [state](const messages::offer_blocks& offer) { return state->take_offer(offer); },
       [state](const messages::snapshot_request&) { return state->snapshot(); },
       [state](const messages::peers_changed&, const messages::conductor_reports& conductor) {
@@ -70,14 +76,16 @@ shard_state::shard_state(shard_internal_actor::pointer self, const shard_options
     // A block is held as long as either tier has it.
     if (!ssd_ || !ssd_->log().holds(event.key)) cache_report_.note(event);
   });
-  if (!environment_->ssd) return;
-  const auto me = caf::actor_cast<caf::actor>(self_);
-  ssd_ = std::make_unique<ssd_tier>(options_, *environment_, arena_, [me](std::function<void()> function) {
-    caf::anon_send(me, shard_call{std::move(function)});
-  });
-  ssd_->set_listener([this](const kvcache::cache_event& event) {
-    if (!stored_.contains(event.key)) cache_report_.note(event);
-  });
+  if (environment_->ssd) {
+    const auto me = caf::actor_cast<caf::actor>(self_);
+    ssd_ = std::make_unique<ssd_tier>(options_, *environment_, arena_, [me](std::function<void()> function) {
+      caf::anon_send(me, shard_call{std::move(function)});
+    });
+    ssd_->set_listener([this](const kvcache::cache_event& event) {
+      if (!stored_.contains(event.key)) cache_report_.note(event);
+    });
+  }
+  look_ahead_ = std::make_unique<look_ahead>(options_, *environment_, arena_, ssd_.get());
 }
 
 shard_state::~shard_state() {
@@ -142,6 +150,19 @@ messages::prefix_pinned shard_state::pin_prefix(const messages::lookup_prefix& a
 
 void shard_state::unpin(std::uint64_t pin) {
   arena_.unpin(kvcache::pin_id{pin});
+}
+
+void shard_state::want(const messages::want_prefix& want, const messages::generate_request& request) {
+  const auto given = request.read();
+  auto tokens = numbers_of<core::token_id>(given->getTokens());
+  tokens.resize(std::min<std::size_t>(tokens.size(), want.read()->getMaxTokens()));
+  look_ahead_->want(want.read()->getHeader().getLegId(),
+                    {.root = key_of(given->getRoot()), .tokens = std::move(tokens)});
+  send_events();
+}
+
+void shard_state::forget_want(std::uint64_t leg) {
+  look_ahead_->forget(leg);
 }
 
 messages::offer_done shard_state::answer(std::uint64_t offer, std::uint32_t stored) {
@@ -279,12 +300,14 @@ void shard_state::peer_down(const caf::actor_addr& who) {
 void shard_state::tick() {
   arena_.expire(environment_->clock->now());
   if (ssd_) ssd_->tick();
+  look_ahead_->tick();
   retry_parked();
   send_events();
   const auto& cache = arena_.cache();
   environment_->recorder->kv_usage(
       "dram", "cache", environment_->id.value,
       static_cast<double>(cache.cached_count()) / std::max(1u, cache.block_count()));
+  environment_->recorder->wanted_blocks(look_ahead_->pinned_blocks());
 }
 
 void shard_state::send_events() {

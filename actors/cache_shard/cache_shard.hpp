@@ -32,7 +32,9 @@ struct shard_options {
   double save_ahead = 0.125;  ///< of the arena: what write_back keeps saved of what would be evicted next
   core::duration load_limit = std::chrono::seconds(1);  ///< what SSD has not given by then is a miss
   core::duration save_limit = std::chrono::seconds(2);  ///< at the end: for saves that have begun
-  std::uint32_t max_loads = 64;                         ///< from SSD at once; beyond, a lookup finds DRAM's
+  std::uint32_t max_wants = 256;  ///< queued requests that look_ahead protects; beyond, one is not
+  core::duration want_lease = std::chrono::seconds(30);  ///< said again while the request waits
+  std::uint32_t max_loads = 64;                          ///< from SSD at once; beyond, a lookup finds DRAM's
 };
 
 /// The engine's region is the DRAM tier: slot s lies at s · layout.block_bytes().

@@ -11,6 +11,7 @@
 
 #include "actors/cache_report.hpp"
 #include "actors/cache_shard/cache_shard.hpp"
+#include "actors/cache_shard/look_ahead.hpp"
 #include "actors/cache_shard/ssd_tier.hpp"
 #include "actors/conversions.hpp"
 #include "core/background_thread.hpp"
@@ -43,6 +44,8 @@ class shard_state {
   caf::result<messages::prefix_pinned> look_up(const messages::lookup_prefix& ask,
                                                const messages::generate_request& request);
   void unpin(std::uint64_t pin);
+  void want(const messages::want_prefix& want, const messages::generate_request& request);
+  void forget_want(std::uint64_t leg);
   caf::result<messages::offer_done> take_offer(const messages::offer_blocks& offer);
   void offer_arrived(const shard_offer_arrived& arrived);
   void set_peers(const messages::conductor_reports& conductor);
@@ -98,6 +101,7 @@ class shard_state {
   std::uint64_t offers_done_ = 0;
   std::unique_ptr<core::background_thread> hashing_;
   std::unique_ptr<ssd_tier> ssd_;  ///< null = none
+  std::unique_ptr<look_ahead> look_ahead_;
 };
 
 }  // namespace yolk::actors

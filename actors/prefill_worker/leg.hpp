@@ -38,6 +38,8 @@ struct prefill_leg {
   core::time_point arrived{};
   std::uint32_t pool_hint_tokens = 0;    ///< what the conductor says the source has
   std::uint32_t pool_cached_tokens = 0;  ///< what the keeper is known to have
+  bool wanted = false;                   ///< the source was told that it will be needed
+  core::time_point want_again{};
 
   std::vector<core::block_index> blocks;  ///< one reference each, held by this leg
   std::uint32_t cached_tokens = 0;        ///< not computed here

@@ -73,6 +73,7 @@ void prefill_state::end(const leg_ptr& leg) {
   const bool in_step = step_ && std::any_of(step_->parts.begin(), step_->parts.end(),
                                             [&](const auto& p) { return p.leg == leg; });
   leg->enter(leg_phase::ended);
+  unwant(leg);
   order_.erase(std::find(order_.begin(), order_.end(), leg));
   if (computing && !in_step && leg->push) leg->push->close();  // else step_done closes it
   if (conductor_) {

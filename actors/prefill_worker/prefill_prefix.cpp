@@ -25,6 +25,32 @@ void prefill_state::look_up(const leg_ptr& leg) {
             [this, leg](const caf::error&) { go_on_without(leg); });
 }
 
+void prefill_state::want_queued() {
+  if (!options_.look_ahead) return;
+  const auto now = environment_->clock->now();
+  std::uint32_t count = 0;
+  for (const auto& leg : order_) {
+    if (leg->phase() != leg_phase::queued) continue;
+    if (++count > options_.max_wanted) return;
+    if (!leg->source || leg->pool_hint_tokens == 0 || now < leg->want_again) continue;
+    leg->wanted = true;
+    leg->want_again = now + options_.want_interval;
+    const auto want = messages::want_prefix::build([&](schema::WantPrefix::Builder builder) {
+      write(builder.initHeader(), leg->header, environment_->incarnation);
+      builder.setMaxTokens(static_cast<std::uint32_t>(leg->tokens.size()) - 1);
+    });
+    self_->send(leg->source, want, leg->request);
+  }
+}
+
+void prefill_state::unwant(const leg_ptr& leg) {
+  if (!std::exchange(leg->wanted, false)) return;
+  leg->want_again = {};
+  self_->send(leg->source, messages::unwant_prefix::build([&](schema::UnwantPrefix::Builder builder) {
+                write(builder.initHeader(), leg->header, environment_->incarnation);
+              }));
+}
+
 void prefill_state::go_on_without(const leg_ptr& leg) {
   if (leg->phase() == leg_phase::ended) return;
   get_blocks(leg);

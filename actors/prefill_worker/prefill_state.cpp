@@ -79,6 +79,7 @@ void prefill_state::start_legs() {
     // In order of arrival: when the blocks do not suffice for this one, nobody overtakes it.
     if (leg->phase() == leg_phase::queued) break;
   }
+  want_queued();
   form_step();
 }
 
@@ -108,6 +109,7 @@ void prefill_state::get_blocks(const leg_ptr& leg) {
   for (const auto block : *fresh) checksums_[block].clear();
   leg->blocks.insert(leg->blocks.end(), fresh->begin(), fresh->end());
   leg->computed_tokens = leg->cached_tokens;
+  unwant(leg);
   reserve(leg);
 }
 

@@ -79,6 +79,9 @@ class prefill_state {
   void start_legs();
   void prepare(const leg_ptr& leg);
   void look_up(const leg_ptr& leg);
+  /// Tells shards what the legs that wait will need of them.
+  void want_queued();
+  void unwant(const leg_ptr& leg);
   void pull(const leg_ptr& leg, const messages::prefix_pinned& pinned);
   void unpin(const leg_ptr& leg, std::uint64_t pin);
   void go_on_without(const leg_ptr& leg);

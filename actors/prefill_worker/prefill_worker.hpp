@@ -11,6 +11,9 @@ struct prefill_options {
   std::uint32_t chunk_tokens = 512;  ///< tokens of one step, over all its sequences
   std::uint32_t max_active = 16;     ///< legs that hold blocks at once
   std::uint32_t max_queued = 4096;   ///< legs that wait; the admission controller's bound is the smaller one
+  bool look_ahead = false;           ///< shards are told what the legs that wait will need
+  std::uint32_t max_wanted = 64;     ///< legs of the queue's beginning for which they are
+  core::duration want_interval = std::chrono::seconds(10);  ///< until it is said again
   core::duration lookup_timeout = std::chrono::seconds(2);
   core::duration reserve_timeout = std::chrono::seconds(120);  ///< for room on the decode worker
   core::duration transfer_deadline = std::chrono::seconds(10);

@@ -188,6 +188,7 @@ std::shared_ptr<actors::worker_environment> toy_cluster::environment(const std::
 void toy_cluster::start_prefill(std::uint32_t index) {
   actors::prefill_options options;
   options.chunk_tokens = shape_.chunk_tokens;
+  options.look_ahead = shape_.eviction == kvcache::eviction_order::look_ahead;
   auto made = environment("prefill", {index}, shape_.prefill_blocks);
   const auto incarnation = made->incarnation;
   auto worker = actors::spawn_prefill_worker(system_, options, std::move(made));
@@ -242,6 +243,7 @@ void toy_cluster::start_shard() {
   }
   actors::shard_options options;
   options.write_policy = shape_.write_policy;
+  options.eviction = shape_.eviction;
   options.orphan_wait = std::chrono::milliseconds(50);
   shard_ = actors::spawn_cache_shard(system_, options, std::move(made));
   caf::anon_send(shard_, messages::peers_changed::build([](auto) {}),

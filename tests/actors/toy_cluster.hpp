@@ -53,6 +53,7 @@ struct cluster_shape {
   std::filesystem::path ssd_folder;  ///< empty = no SSD tier
   std::uint64_t ssd_bytes = std::uint64_t{1} << 20;
   actors::cache_write_policy write_policy = actors::cache_write_policy::write_through;
+  kvcache::eviction_order eviction = kvcache::eviction_order::lru;
   std::size_t finite_tokens = 1 << 20;  ///< a longer sequence has no finite logits
   scheduling::admission_limits admission{};
   actors::conductor_options conductor{};  ///< but for block_tokens, which are the toy's
