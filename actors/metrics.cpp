@@ -37,8 +37,8 @@ const buckets step_token_buckets = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048,
 const buckets transfer_buckets = {.0001, .0002, .0005, .001, .002, .005, .01, .02,
                                   .05,   .1,    .2,    .5,   1,    2.5,  5};
 
-/// A node has tens of workers; ids beyond this share one series.
-constexpr std::uint32_t max_shown_id = 1023;
+/// Of the last worker of 1,024 nodes; ids beyond this share one series. A process has those of its own alone.
+constexpr std::uint32_t max_shown_id = 1024 * 256 - 1;
 
 constexpr std::array outcome_names = {"stop", "length", "cancelled", "refused", "invalid", "failed"};
 constexpr std::array path_names = {"prefill_to_decode", "shard_to_prefill", "worker_to_shard"};

@@ -19,6 +19,7 @@
 #include "actors/http_gateway/http_gateway.hpp"
 #include "actors/supervisor/node.hpp"
 #include "cli/api_keys.hpp"
+#include "cli/cluster_access.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/format.hpp"
 #include "cli/model_folder.hpp"
@@ -309,6 +310,9 @@ void declare_service(CLI::App& command, serve_options& options) {
       ->add_option("--drain-seconds", options.drain_seconds,
                    "At SIGTERM: how long running requests may go on")
       ->capture_default_str();
+  serve->add_option("--metrics", options.metrics,
+                    "HOST:PORT of this node's own /metrics and /health; port 0 = any free one (default: the "
+                    "gateway's port has them; without a gateway 127.0.0.1:0)");
   serve->add_option("--api-keys", options.api_keys_file, "File of API keys: KEY [TENANT] a line");
   serve
       ->add_option("--cors-origin", node.gateway.cors_origin,
@@ -327,6 +331,11 @@ int run_service(const serve_options& given, const std::string& command) {
     if (!keys) return refuse("--api-keys: " + keys.error().message);
     options.node.gateway.api_keys = std::move(keys).value();
   }
+  if ((options.node.cluster.roles & actors::role_gateway) == 0 && options.metrics.empty())
+    options.metrics = "127.0.0.1:0";
+  options.node.metrics = parse_address(options.metrics);
+  if (!options.metrics.empty() && !options.node.metrics)
+    return refuse("--metrics: " + options.metrics + " is no HOST:PORT");
   if (const auto problem = pools_too_large(options.node); !problem.empty()) return refuse(problem);
   options.node.drain_limit = std::chrono::seconds(options.drain_seconds);
   const auto signals = block_signals();
@@ -358,6 +367,9 @@ int run_service(const serve_options& given, const std::string& command) {
   print_node(*factory, **platform);
   if (options.node.cluster.listen)
     std::printf("  door     %s:%u\n", options.node.cluster.listen->host.c_str(), (*node)->door_port());
+  if (const auto port = (*node)->metrics_port(); port != 0)
+    std::printf("  metrics  %s/metrics  (and /health)\n",
+                actors::local_url(options.node.metrics->host, port).c_str());
   if (factory->max_context_tokens() < model->config.context_length)
     std::fprintf(stderr, "yolk %s: the KV pools limit the context to %u of %u tokens\n", command.c_str(),
                  factory->max_context_tokens(), model->config.context_length);

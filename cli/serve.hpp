@@ -20,6 +20,7 @@ struct serve_options {
   unsigned threads = 0;  ///< of the host device; 0 = as many as the process may use
   double prefill_share = 1.0;
   unsigned drain_seconds = 5;
+  std::string metrics;  ///< HOST:PORT, as it was written; empty = the default
 };
 
 /// Declares the options of `yolk serve`, each also settable in the file that --config names. The App must be

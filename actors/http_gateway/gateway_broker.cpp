@@ -56,8 +56,9 @@ bool is_abandoned(const client_connection& client) {
 }  // namespace
 
 caf::behavior gateway_broker(gateway_state::broker_pointer self, int listening_socket,
-                             std::shared_ptr<const session_context> context, std::uint64_t random_seed) {
-  return self->state.start(listening_socket, std::move(context), random_seed);
+                             std::shared_ptr<const session_context> context, std::uint64_t random_seed,
+                             gateway_scope scope) {
+  return self->state.start(listening_socket, std::move(context), random_seed, scope);
 }
 
 gateway_state::~gateway_state() {
@@ -66,7 +67,8 @@ gateway_state::~gateway_state() {
 }
 
 caf::behavior gateway_state::start(int listening_socket, std::shared_ptr<const session_context> context,
-                                   std::uint64_t random_seed) {
+                                   std::uint64_t random_seed, gateway_scope scope) {
+  scope_ = scope;
   context_ = std::move(context);
   random_ = core::random_source(random_seed);
   listening_socket_ = listening_socket;
@@ -293,7 +295,7 @@ void gateway_state::serve(client_connection& client) {
 }
 
 void gateway_state::answer(client_connection& client, const http::request_message& request) {
-  const routed found = find_route(request.method, request.path);
+  const routed found = find_route(request.method, request.path, scope_);
   client.head_only = request.method == "HEAD";
   ++answered_;
   std::string tenant;

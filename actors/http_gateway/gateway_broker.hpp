@@ -34,7 +34,7 @@ class gateway_state {
   gateway_state(const gateway_state&) = delete;
   gateway_state& operator=(const gateway_state&) = delete;
   caf::behavior start(int listening_socket, std::shared_ptr<const session_context> context,
-                      std::uint64_t random_seed);
+                      std::uint64_t random_seed, gateway_scope scope);
 
  private:
   // events
@@ -82,6 +82,7 @@ class gateway_state {
   broker_pointer self_;
   std::shared_ptr<const session_context> context_;
   core::random_source random_{0};
+  gateway_scope scope_ = gateway_scope::everything;
   int listening_socket_ = -1;
   caf::io::accept_handle listener_;
   bool accepting_ = true;
@@ -100,6 +101,7 @@ class gateway_state {
 };
 
 caf::behavior gateway_broker(gateway_state::broker_pointer self, int listening_socket,
-                             std::shared_ptr<const session_context> context, std::uint64_t random_seed);
+                             std::shared_ptr<const session_context> context, std::uint64_t random_seed,
+                             gateway_scope scope);
 
 }  // namespace yolk::actors

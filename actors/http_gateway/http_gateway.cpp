@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "actors/http_gateway/gateway_broker.hpp"
+#include "actors/http_gateway/monitor.hpp"
 #include "actors/http_gateway/session_context.hpp"
 
 namespace yolk::actors {
@@ -102,6 +103,18 @@ std::shared_ptr<const session_context> make_context(caf::actor_system& system, g
   return context;
 }
 
+core::result<started_gateway, gateway_errc> start(caf::actor_system& system, gateway_options options,
+                                                  gateway_environment environment, gateway_scope scope) {
+  auto listener = open_listener(options);
+  if (!listener) return listener.error();
+  std::uint64_t seed = options.random_seed;
+  if (seed == 0) seed = (std::uint64_t{std::random_device{}()} << 32) | std::random_device{}();
+  auto context = make_context(system, std::move(options), std::move(environment), listener->port);
+  caf::actor broker =
+      system.middleman().spawn_broker(gateway_broker, listener->socket, std::move(context), seed, scope);
+  return started_gateway{std::move(broker), listener->port};
+}
+
 }  // namespace
 
 std::string local_url(const std::string& host, std::uint16_t port) {
@@ -112,14 +125,17 @@ std::string local_url(const std::string& host, std::uint16_t port) {
 core::result<started_gateway, gateway_errc> start_http_gateway(caf::actor_system& system,
                                                                gateway_options options,
                                                                gateway_environment environment) {
-  auto listener = open_listener(options);
-  if (!listener) return listener.error();
-  std::uint64_t seed = options.random_seed;
-  if (seed == 0) seed = (std::uint64_t{std::random_device{}()} << 32) | std::random_device{}();
-  auto context = make_context(system, std::move(options), std::move(environment), listener->port);
-  caf::actor broker =
-      system.middleman().spawn_broker(gateway_broker, listener->socket, std::move(context), seed);
-  return started_gateway{std::move(broker), listener->port};
+  return start(system, std::move(options), std::move(environment), gateway_scope::everything);
+}
+
+core::result<started_gateway, gateway_errc> start_monitor(caf::actor_system& system,
+                                                          const monitor_options& options,
+                                                          gateway_environment environment) {
+  gateway_options watched;
+  watched.host = options.host;
+  watched.port = options.port;
+  watched.max_connections = options.max_connections;
+  return start(system, std::move(watched), std::move(environment), gateway_scope::monitoring);
 }
 
 }  // namespace yolk::actors

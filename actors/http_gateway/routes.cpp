@@ -14,12 +14,13 @@ struct entry {
   std::string_view path;
   route where;
   std::string_view allow;
+  gateway_scope scope = gateway_scope::everything;  ///< the narrowest that has it
 };
 constexpr std::array entries = {
     entry{"/", route::page, get_methods},
-    entry{"/health", route::health, get_methods},
-    entry{"/version", route::version, get_methods},
-    entry{"/metrics", route::metrics, get_methods},
+    entry{"/health", route::health, get_methods, gateway_scope::monitoring},
+    entry{"/version", route::version, get_methods, gateway_scope::monitoring},
+    entry{"/metrics", route::metrics, get_methods, gateway_scope::monitoring},
     entry{"/cluster", route::cluster, get_methods},
     entry{"/v1/models", route::models, get_methods},
     entry{"/v1/chat/completions", route::chat, post_methods},
@@ -28,18 +29,20 @@ constexpr std::array entries = {
     entry{"/detokenize", route::detokenize, post_methods},
 };
 
-routed find_path(std::string_view path) {
+routed find_path(std::string_view path, gateway_scope scope) {
+  const bool everything = scope == gateway_scope::everything;
   for (const entry& candidate : entries)
-    if (candidate.path == path) return {candidate.where, candidate.allow, {}};
-  if (path.starts_with(model_prefix) && path.size() > model_prefix.size())
+    if (candidate.path == path && (everything || candidate.scope == scope))
+      return {candidate.where, candidate.allow, {}};
+  if (everything && path.starts_with(model_prefix) && path.size() > model_prefix.size())
     return {route::model, get_methods, path.substr(model_prefix.size())};
   return {};
 }
 
 }  // namespace
 
-routed find_route(std::string_view method, std::string_view path) {
-  routed found = find_path(path);
+routed find_route(std::string_view method, std::string_view path, gateway_scope scope) {
+  routed found = find_path(path, scope);
   if (found.where == route::not_found) return found;
   if (method == "OPTIONS")
     found.where = route::options;

@@ -23,14 +23,18 @@ enum class route : std::uint8_t {
   detokenize,
 };
 
+/// monitoring: /metrics, /health and /version alone, for those who watch a node.
+enum class gateway_scope : std::uint8_t { everything, monitoring };
+
 struct routed {
   route where = route::not_found;
   std::string_view allow;     ///< the path's methods, for the Allow header
   std::string_view argument;  ///< a model's name
 };
 
-/// `path` is decoded and without its query. HEAD is allowed wherever GET is.
-routed find_route(std::string_view method, std::string_view path);
+/// `path` is decoded and without its query. HEAD is allowed wherever GET is. Outside the scope nothing is
+/// found.
+routed find_route(std::string_view method, std::string_view path, gateway_scope scope);
 
 /// Whether an API key is asked for, where keys are configured: everything that reaches the model.
 bool needs_key(route where);

@@ -18,6 +18,8 @@ constexpr auto health_timeout = 5s;
 
 constexpr const char* endpoints_for_text =
     "It generates text: POST /v1/chat/completions or /v1/completions (no /v1/responses, no /v1/embeddings).";
+constexpr const char* endpoints_for_monitoring =
+    "It is for watching a node: GET /metrics, /health or /version; requests go to a gateway.";
 
 http::model_card card_of(const session_context& context) {
   return {.id = context.environment.model->name,
@@ -87,7 +89,9 @@ void gateway_state::answer_now(client_connection& client, const http::request_me
     default:
       return write(client,
                    format_error({.status = 404,
-                                 .message = "This server has no " + request.path + ". " + endpoints_for_text,
+                                 .message = "This server has no " + request.path + ". " +
+                                            (scope_ == gateway_scope::monitoring ? endpoints_for_monitoring
+                                                                                 : endpoints_for_text),
                                  .code = "not_found"},
                                 headers, request.keep_alive));
   }

@@ -23,6 +23,7 @@ class running final : public node {
   }
   [[nodiscard]] std::uint16_t port() const override { return started_.port; }
   [[nodiscard]] std::uint16_t door_port() const override { return started_.door.port; }
+  [[nodiscard]] std::uint16_t metrics_port() const override { return started_.metrics_port; }
   [[nodiscard]] node_progress progress() const override {
     node_progress now;
     if (!started_.supervisor) return now;

@@ -15,6 +15,8 @@ class node {
   [[nodiscard]] virtual std::uint16_t port() const = 0;
   /// Where other nodes find it; 0 = it does not listen for any.
   [[nodiscard]] virtual std::uint16_t door_port() const = 0;
+  /// Where --metrics answers; 0 = nowhere.
+  [[nodiscard]] virtual std::uint16_t metrics_port() const = 0;
   /// How far a node that joins a cluster has come.
   [[nodiscard]] virtual node_progress progress() const = 0;
   /// Ends all actors, the gateway first. Returns when none is left.

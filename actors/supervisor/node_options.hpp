@@ -43,6 +43,7 @@ struct node_options {
   std::uint64_t cache_ssd_bytes = std::uint64_t{16} << 30;
   std::uint32_t block_tokens = 16;
   gateway_options gateway;
+  std::optional<node_address> metrics;  ///< where /metrics and /health of this node alone are; port 0: any
   scheduling::admission_limits admission;
   conductor_options conductor;
   prefill_options prefill;

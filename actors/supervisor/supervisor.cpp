@@ -67,13 +67,14 @@ node_result<running_node> start_node(caf::actor_system& system,
                                      std::shared_ptr<const worker_factory> factory) {
   const auto supervisor = system.spawn<caf::detached>(run, std::move(factory));
   caf::scoped_actor self{system};
-  running_node node{supervisor, 0, {}};
+  running_node node{.supervisor = supervisor, .port = 0, .door = {}, .metrics_port = 0};
   std::string problem;
   self->request(supervisor, std::chrono::seconds(60), begin_atom::value)
       .receive(
-          [&](std::uint16_t port, const std::string& why, std::uint16_t door) {
+          [&](std::uint16_t port, const std::string& why, std::uint16_t door, std::uint16_t metrics) {
             node.port = port;
             node.door.port = door;
+            node.metrics_port = metrics;
             problem = why;
           },
           [&](const caf::error& error) { problem = system.render(error); });
@@ -96,12 +97,13 @@ supervisor_state::supervisor_state(supervisor_internal_actor::pointer self,
       started_(factory_->clock()->now()),
       first_incarnation_(last_incarnation_) {}
 
-caf::result<std::uint16_t, std::string, std::uint16_t> supervisor_state::begin() {
+caf::result<std::uint16_t, std::string, std::uint16_t, std::uint16_t> supervisor_state::begin() {
   auto problem = open_door();
+  if (!problem) problem = open_monitor();
   if (!problem) problem = try_to_lead();
-  if (problem) return {std::uint16_t{0}, *problem, std::uint16_t{0}};
+  if (problem) return {std::uint16_t{0}, *problem, std::uint16_t{0}, std::uint16_t{0}};
   self_->send(self_, messages::tick_atom::value);
-  return {port_, std::string(), address_.port};
+  return {port_, std::string(), address_.port, monitor_port_};
 }
 
 std::optional<std::string> supervisor_state::start_parts() {
@@ -265,6 +267,10 @@ void supervisor_state::introduce(part which) {
 }
 
 void supervisor_state::child_down(const caf::down_msg& down) {
+  if (monitor_ && down.source == monitor_.address()) {
+    monitor_ = caf::actor();  // the next tick starts another
+    return;
+  }
   if (ending_ != ending::no || member_down(down.source) || door_down(down.source)) return;
   for (auto& [which, child] : children_) {
     if (!child.handle || child.handle->address() != down.source) continue;
@@ -303,6 +309,7 @@ void supervisor_state::restart(std::uint16_t kind, std::uint32_t id) {
 void supervisor_state::tick() {
   cluster_tick();
   tell_gateway();
+  tell_monitor();
   ask_everyone();
 }
 
@@ -394,6 +401,7 @@ void supervisor_state::end_children() {
   if (ending_ == ending::ended) return;
   ending_ = ending::ended;
   end_parts();
+  if (monitor_) self_->send_exit(monitor_, caf::exit_reason::user_shutdown);
   self_->quit();
 }
 

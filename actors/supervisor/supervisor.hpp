@@ -33,8 +33,9 @@ using supervisor_actor = messages::node_door_actor::extend<
 
 struct running_node {
   supervisor_actor supervisor;
-  std::uint16_t port = 0;  ///< of the gateway; 0 where it has none, or is still joining
-  node_address door;       ///< where other nodes find it, if it listens
+  std::uint16_t port = 0;          ///< of the gateway; 0 where it has none, or is still joining
+  node_address door;               ///< where other nodes find it, if it listens
+  std::uint16_t metrics_port = 0;  ///< of --metrics; 0 where it has none
 };
 
 /// Starts all actors of a node; one that joins a cluster starts them when the head has taken it in, after

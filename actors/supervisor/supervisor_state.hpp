@@ -21,7 +21,8 @@ using begin_atom = caf::atom_constant<caf::atom("begin")>;
 
 using supervisor_internal_actor = supervisor_actor::extend<
     caf::reacts_to<messages::tick_atom>, caf::reacts_to<restart_atom, std::uint16_t, std::uint32_t>,
-    caf::reacts_to<moved_atom>, caf::replies_to<begin_atom>::with<std::uint16_t, std::string, std::uint16_t>>;
+    caf::reacts_to<moved_atom>,
+    caf::replies_to<begin_atom>::with<std::uint16_t, std::string, std::uint16_t, std::uint16_t>>;
 
 /// Owns the node's children. Lives in the actor, used by its handlers alone.
 class supervisor_state {
@@ -29,8 +30,8 @@ class supervisor_state {
   supervisor_state(supervisor_internal_actor::pointer self, std::shared_ptr<const worker_factory> factory);
 
   /// Opens the door and starts everything (a node that joins: starts to look for its head); the gateway's
-  /// port, an empty text and the door's port, or why not.
-  [[nodiscard]] caf::result<std::uint16_t, std::string, std::uint16_t> begin();
+  /// port, an empty text, the door's port and that of /metrics, or why not.
+  [[nodiscard]] caf::result<std::uint16_t, std::string, std::uint16_t, std::uint16_t> begin();
   void child_down(const caf::down_msg& down);
   void restart(std::uint16_t kind, std::uint32_t id);
   void tick();
@@ -80,6 +81,11 @@ class supervisor_state {
   }
   [[nodiscard]] std::optional<std::string> start_parts();
   [[nodiscard]] messages::health_report own_health() const;
+  // supervisor_monitor.cpp
+  [[nodiscard]] std::optional<std::string> open_monitor();
+  void tell_monitor();
+  /// Of this node alone: its actors, and whether it is in the cluster.
+  [[nodiscard]] messages::health_report node_health() const;
   // supervisor_cluster.cpp
   [[nodiscard]] model_identity identity() const;
   [[nodiscard]] std::optional<std::string> open_door();
@@ -115,6 +121,8 @@ class supervisor_state {
   std::shared_ptr<const worker_factory> factory_;
   std::map<part, child> children_;
   std::uint16_t port_ = 0;
+  caf::actor monitor_;  ///< answers --metrics; null: none, or it died
+  std::uint16_t monitor_port_ = 0;
   std::uint64_t last_incarnation_;
   std::uint64_t serial_ = 0;
   core::time_point started_;

@@ -48,6 +48,11 @@ class Node(Server):
     def door(self):
         return int(until(lambda: re.search(r"^ *door +\S+:(\d+)$", self.output(), re.M), "the door's port").group(1))
 
+    def monitor(self):
+        """What answers --metrics."""
+        found = until(lambda: re.search(r"^ *metrics +http://(\S+):(\d+)/metrics ", self.output(), re.M), "the metrics' port")
+        return Server.at(found.group(1), int(found.group(2)))
+
     def kill(self):
         self._kill()
 
@@ -91,6 +96,13 @@ class Cluster:
         http = ("--port", str(free_port())) if "gateway" in roles else ()
         self.nodes.append(Node(roles, *options, *http, *self.options))
         return self.nodes[-1]
+
+    def control(self, *words, code=0):
+        """What `yolk ctl …` prints."""
+        ended = subprocess.run([PROGRAM, "ctl", "--join", self.address, "--secret-file", self.secret, *words],
+                               capture_output=True, text=True, timeout=DEADLINE, check=False)
+        assert ended.returncode == code, ended
+        return ended.stdout + ended.stderr
 
     def with_role(self, role):
         return next(node for node in self.nodes if role in node.roles)

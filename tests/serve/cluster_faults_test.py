@@ -4,13 +4,12 @@ import json
 import os
 import random
 import signal
-import subprocess
 import tempfile
 import threading
 import time
 
 from cluster import Cluster, free_port
-from harness import DEADLINE, PROGRAM, Server, main, system_v_segments, test, together, until
+from harness import DEADLINE, Server, main, system_v_segments, test, together, until
 from same_answers import COMPLETIONS, WORDS
 
 ROLES = ("conductor", "gateway", "prefill", "decode", "cache")
@@ -77,7 +76,7 @@ def alone(asked):
 
 def big_cluster():
     return Cluster(("gateway",), ("gateway",), ("prefill",), ("prefill",), ("decode",), ("decode",), ("cache",),
-                   head=("conductor",))
+                   head=("conductor",), options=options)
 
 
 @test
@@ -176,27 +175,21 @@ def drained():
         watched = cluster.members[0]
         cluster.until_whole(watched)
 
-        def control(*words, code=0):
-            ended = subprocess.run([PROGRAM, "ctl", "--join", cluster.address, "--secret-file", cluster.secret, *words],
-                                   capture_output=True, text=True, timeout=DEADLINE, check=False)
-            assert ended.returncode == code, ended
-            return ended.stdout + ended.stderr
-
         def running(kind):
-            rows = [row.split() for row in control("status").splitlines() if f" {kind} " in row]
+            rows = [row.split() for row in cluster.control("status").splitlines() if f" {kind} " in row]
             return {int(row[0]): int(row[3]) for row in rows}
 
         streams = Streams(watched, asked)
         until(lambda: streams.events >= 100, "the streams run")
         busy = until(lambda: [node for node, count in running("decode_worker").items() if count], "decode is busy")
-        control("drain", str(busy[0]))
+        cluster.control("drain", str(busy[0]))
         until(lambda: running("decode_worker")[busy[0]] == 0, "nothing runs on the drained node")
         streams.join().check(want, "drained")
         again = Streams(watched, asked)
         until(lambda: again.events >= 100, "the streams run")
         assert running("decode_worker")[busy[0]] == 0, "new work went to the drained node"
         again.join().check(want, "after the drain")
-        assert "there is no node 77" in control("drain", "77", code=1)
+        assert "there is no node 77" in cluster.control("drain", "77", code=1)
 
 
 @test

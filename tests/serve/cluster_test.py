@@ -1,5 +1,6 @@
 """Several processes as one server: who may join, what is told of them, and the same answers as from one process."""
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -63,6 +64,53 @@ def picture():
         cluster.until_whole(gateway)
 
 
+def names(metrics, series, label):
+    return [re.search(rf'{label}="([^"]*)"', name).group(1) for name in metrics if name.startswith(series + "{")]
+
+
+@test
+def watched():
+    """Prometheus sees every node, with or without a gateway, and tells them and their workers apart"""
+    with Cluster(("prefill",), ("decode",), ("decode",), ("cache",), ("prefill",)) as cluster:
+        cluster.until_whole()
+        cluster.head.complete("The king and his three sons went down to the sea. " * 8, max_tokens=40, ignore_eos=True)
+        monitors = [node.monitor() for node in cluster.members]
+        for monitor in monitors:
+            until(lambda monitor=monitor: monitor.ask("GET", "/health").status == 200, "the node is healthy")
+        scraped = [monitor.metrics() for monitor in (*monitors, cluster.head)]
+        workers = [name for one in scraped for name in names(one, "yolk_kv_usage_ratio", "id")]
+        assert 3 <= len(workers) == len(set(workers)), workers  # those that had something to do
+        for kind, members in (("prefill", (0, 4)), ("decode", (1, 2))):
+            steps = [one[f'yolk_step_time_seconds_count{{kind="{kind}"}}'] for one in scraped]
+            assert sum(steps) > 0 and sum(steps) == sum(steps[one] for one in members), (kind, steps)
+        for path in ("/v1/completions", "/cluster", "/"):
+            assert monitors[0].ask("GET", path).status == 404, path
+        cluster.head.kill()
+        until(lambda: "no head" in monitors[0].ask("GET", "/health").text(), "the node says that its head is gone")
+        assert monitors[0].ask("GET", "/health").status == 503
+        cluster.head.start()
+        cluster.head.until_running()
+        until(lambda: monitors[0].ask("GET", "/health").status == 200, "the node is healthy again")
+
+
+@test
+def watched_apart():
+    """a server with --metrics answers there without clients' paths; what cannot be listened on is told"""
+    address = f"127.0.0.1:{free_port()}"
+    with Server("--metrics", address) as server:
+        monitor = Server.at(*address.split(":"))
+        assert monitor.metrics()['yolk_requests_total{outcome="stop"}'] == 0
+        until(lambda: monitor.ask("GET", "/health").status == 200, "healthy")
+        assert monitor.ask("POST", "/v1/completions", {"prompt": "The"}).status == 404
+        node = ["node", "--role", "conductor", "--listen", "127.0.0.1:0", "--secret-file", __file__]
+        for command in (["serve", "--port", "0"], node):
+            for given, code in ((address, 1), ("9400", 2)):
+                ended = subprocess.run([PROGRAM, *command, "--metrics", given], capture_output=True, text=True,
+                                       timeout=DEADLINE, check=False)
+                assert ended.returncode == code and "--metrics" in ended.stderr and given in ended.stderr, ended
+        assert server.ask("GET", "/metrics").status == 200
+
+
 @test
 def refusals():
     """a node with another model, block size or role that is taken is refused with the reason, and ends"""
@@ -111,6 +159,7 @@ def patience():
         head = None
         try:
             until(lambda: "joining" in early.output(), "it tells whom it waits for")
+            assert early.monitor().ask("GET", "/health").status == 503 and early.monitor().ask("GET", "/metrics").status == 200
             head = Node(("conductor", "gateway"), "--listen", address, "--port", "0", "--secret-file", secret.name)
             head.until_running()
             early.until_running()
