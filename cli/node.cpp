@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <random>
@@ -31,6 +32,16 @@ int fail(const std::string& message) {
   return exit_usage;
 }
 
+std::chrono::milliseconds in_milliseconds(double seconds) {
+  return std::chrono::round<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+}
+
+std::string short_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
 core::result<std::shared_ptr<actors::lease>, actors::lease_errc> make_lease(const node_command_options& given,
                                                                             const std::string& node_name) {
   constexpr std::string_view kubernetes = "k8s:";
@@ -39,7 +50,7 @@ core::result<std::shared_ptr<actors::lease>, actors::lease_errc> make_lease(cons
   if (!options) return options.error();
   // A name alone may come again: whoever starts under a dead node's name must not take its lease for his own.
   options->holder = node_name + "-" + std::to_string(std::random_device()());
-  options->duration = std::chrono::milliseconds(static_cast<std::int64_t>(given.lease_seconds * 1000));
+  options->duration = in_milliseconds(given.lease_seconds);
   return actors::make_kubernetes_lease(std::move(options).value());
 }
 
@@ -83,6 +94,18 @@ void declare_node(CLI::App& command, node_command_options& options) {
                   "With k8s: after so long without a word of its holder another may take the lease")
       ->check(CLI::Range(0.5, 600.0))
       ->capture_default_str();
+  command
+      .add_option("--heartbeat-interval", options.heartbeat_interval,
+                  "Seconds between two words to every other node; alike on every node")
+      ->check(CLI::Range(0.05, 5.0))
+      ->capture_default_str();
+  command
+      .add_option(
+          "--heartbeat-timeout", options.heartbeat_timeout,
+          "Seconds of silence after which a node is taken for dead, at least twice the interval; alike "
+          "on every node")
+      ->check(CLI::Range(0.1, 600.0))
+      ->capture_default_str();
   command.add_option("--name", cluster.name, "What people read of this node (default: host and process id)");
   declare_service(command, options.service);
 }
@@ -118,6 +141,11 @@ int run_node(const node_command_options& given) {
     if (!lease) return fail("--lease: " + lease.error().message);
     cluster.leadership = std::move(lease).value();
   }
+  if (given.heartbeat_timeout < 2 * given.heartbeat_interval)
+    return fail("--heartbeat-timeout: " + short_number(given.heartbeat_timeout) +
+                " s is less than twice --heartbeat-interval, " + short_number(given.heartbeat_interval) +
+                " s");
+  cluster.heartbeat = {in_milliseconds(given.heartbeat_interval), in_milliseconds(given.heartbeat_timeout)};
   if ((cluster.roles & actors::role_prefill) == 0) node.prefill_workers = 0;
   if ((cluster.roles & actors::role_decode) == 0) node.decode_workers = 0;
   return run_service(service, "node");

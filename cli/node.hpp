@@ -16,6 +16,8 @@ struct node_command_options {
   std::string secret_file;
   std::string lease;
   double lease_seconds = 6;
+  double heartbeat_interval = 0.5;  ///< seconds, as the next
+  double heartbeat_timeout = 2.5;
 };
 
 /// Declares the options of `yolk node`; as declare_serve.

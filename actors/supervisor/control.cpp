@@ -12,6 +12,8 @@ namespace yolk::actors {
 namespace {
 
 constexpr auto patience = std::chrono::seconds(10);
+/// Fits every cluster: often enough for the shortest --heartbeat-timeout, patient with the longest interval.
+constexpr heartbeat_limits any_heartbeat{.interval = std::chrono::milliseconds(50), .timeout = patience};
 
 core::failure<node_errc> failed(std::string text) {
   return core::failure<node_errc>{node_errc::no_answer, std::move(text)};
@@ -20,7 +22,7 @@ core::failure<node_errc> failed(std::string text) {
 class control final : public cluster_control {
  public:
   explicit control(std::shared_ptr<const cluster_identity> identity)
-      : config_(std::move(identity)), system_(config_) {}
+      : config_(std::move(identity), any_heartbeat), system_(config_) {}
 
   node_result<core::void_t> connect(const std::vector<node_address>& heads) override {
     std::string problems;

@@ -11,7 +11,8 @@ namespace {
 
 class running final : public node {
  public:
-  explicit running(const cluster_options& cluster) : config_(cluster.identity), system_(config_) {}
+  explicit running(const cluster_options& cluster)
+      : config_(cluster.identity, cluster.heartbeat), system_(config_) {}
   ~running() override { stop(); }
 
   node_result<core::void_t> begin(std::shared_ptr<const worker_factory> factory) {

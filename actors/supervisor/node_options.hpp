@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +20,13 @@ namespace yolk::actors {
 
 class cluster_identity;
 
+/// When a silent node is taken for dead. (One that dies is noticed at once: its connections close.) Alike on
+/// all nodes, since each counts on what the others send.
+struct heartbeat_limits {
+  std::chrono::milliseconds interval{500};  ///< between two words to every other node
+  std::chrono::milliseconds timeout{2500};  ///< of silence; at least twice the interval
+};
+
 /// A node's part in a cluster. The defaults are a node alone.
 struct cluster_options {
   std::uint32_t roles = all_roles;
@@ -27,6 +35,7 @@ struct cluster_options {
   std::vector<node_address> join;      ///< where the head may be; for nodes without role_conductor
   std::shared_ptr<const cluster_identity> identity;  ///< with listen
   std::shared_ptr<lease> leadership;  ///< with role_conductor: leads only while it holds it; null: leads
+  heartbeat_limits heartbeat;
   std::string name;
   std::uint32_t max_nodes = 1024;
 };

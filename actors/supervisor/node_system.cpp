@@ -3,22 +3,14 @@
 #include <caf/all.hpp>
 #include <caf/io/all.hpp>
 #include <caf/openssl/all.hpp>
-#include <chrono>
 
 #include "actors/supervisor/tls_error_queue.hpp"
 #include "messages/wire.hpp"
 
 namespace yolk::actors {
 
-namespace {
-
-constexpr auto heartbeat_interval = std::chrono::milliseconds(500);
-/// A node that hangs is taken for dead after this; one that dies is noticed at once.
-constexpr auto hang_timeout = std::chrono::milliseconds(2500);
-
-}  // namespace
-
-node_system_config::node_system_config(std::shared_ptr<const cluster_identity> identity)
+node_system_config::node_system_config(std::shared_ptr<const cluster_identity> identity,
+                                       heartbeat_limits heartbeat)
     : identity_(std::move(identity)) {
   load<caf::io::middleman>();
   set("scheduler.policy", caf::atom("sharing"));  // sleeps when idle; stealing polls
@@ -29,8 +21,8 @@ node_system_config::node_system_config(std::shared_ptr<const cluster_identity> i
   openssl_certificate = identity_->certificate_file();
   openssl_key = identity_->key_file();
   openssl_cafile = identity_->certificate_file();
-  set("middleman.heartbeat-interval", caf::timespan(heartbeat_interval));
-  set("middleman.connection-timeout", caf::timespan(hang_timeout));
+  set("middleman.heartbeat-interval", caf::timespan(heartbeat.interval));
+  set("middleman.connection-timeout", caf::timespan(heartbeat.timeout));
 }
 
 }  // namespace yolk::actors

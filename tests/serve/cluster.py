@@ -78,7 +78,9 @@ class Cluster:
         self.secret = os.path.join(self.folder, "secret")
         with open(self.secret, "w", encoding="ascii") as file:
             file.write("a secret of this test alone " + os.urandom(16).hex())
-        self.options = ("--secret-file", self.secret, *options)
+        # Who is slow, under a sanitizer or on a busy machine, is not dead.
+        patience = () if "--heartbeat-timeout" in options else ("--heartbeat-timeout", "30")
+        self.options = ("--secret-file", self.secret, *patience, *options)
         port = free_port()  # the head is started again under the same one
         self.address = f"127.0.0.1:{port}"
         self.nodes = []

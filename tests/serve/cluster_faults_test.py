@@ -74,7 +74,7 @@ def alone(asked):
                 for answer in together(*[lambda one=one: server.good(COMPLETIONS, **one) for one in asked])]
 
 
-def big_cluster():
+def big_cluster(*options):
     return Cluster(("gateway",), ("gateway",), ("prefill",), ("prefill",), ("decode",), ("decode",), ("cache",),
                    head=("conductor",), options=options)
 
@@ -129,7 +129,7 @@ def hung():
     draw = random.Random(SEED + 1)
     asked = made(draw)[:6]
     want = alone(asked)
-    with big_cluster() as cluster:
+    with big_cluster("--heartbeat-timeout", "2.5") as cluster:
         watched = cluster.members[0]
         cluster.until_whole(watched)
         for role in ("decode", "prefill"):
@@ -141,6 +141,27 @@ def hung():
             victim.process.send_signal(signal.SIGCONT)
             cluster.until_whole(watched)
             watched.until_idle(f"nothing is held after {role} woke")
+
+
+@test
+def patient():
+    """a stopped node is waited for as long as --heartbeat-timeout says: its streams go on where they were"""
+    asked = made(random.Random(SEED + 5))[:4]
+    want = alone(asked)
+    limits = ("--heartbeat-interval", "0.2", "--heartbeat-timeout", "600")
+    with Cluster(("prefill",), ("decode",), options=limits) as cluster:
+        cluster.until_whole()
+        streams = Streams(cluster.head, asked)
+        until(lambda: streams.events >= 60, "the streams run")
+        decode = cluster.members[1].process
+        decode.send_signal(signal.SIGSTOP)
+        uptime = cluster.head.cluster()["uptime_seconds"]
+        until(lambda: cluster.head.cluster()["uptime_seconds"] > uptime + 6, "the default limit is long over")
+        kinds = [actor["kind"] for actor in cluster.head.cluster()["actors"]]
+        decode.send_signal(signal.SIGCONT)
+        assert "decode_worker" in kinds, kinds
+        streams.join().check(want, "stopped for a while")
+        assert cluster.head.metrics()['yolk_legs_resumed_total{reason="workerLost"}'] == 0
 
 
 @test

@@ -120,6 +120,7 @@ def refusals():
         refused("--role", "prefill,conductor", *join, words=("--join",))
         refused("--role", "decode", "--secret-file", cluster.secret, words=("--join",))
         refused("--role", "decode", *join, "--listen", "0.0.0.0:0", words=("--advertise",))
+        refused("--role", "decode", *join, "--heartbeat-timeout", "0.8", words=("--heartbeat-timeout: 0.8 s", "twice", "0.5 s"))
         with tempfile.NamedTemporaryFile("w") as short:
             refused("--role", "decode", "--join", cluster.address, "--secret-file", short.name, words=("16", "secret"))
         cluster.until_whole()
