@@ -104,7 +104,7 @@ void declare_node(CLI::App& command, node_command_options& options) {
           "--heartbeat-timeout", options.heartbeat_timeout,
           "Seconds of silence after which a node is taken for dead, at least twice the interval; alike "
           "on every node")
-      ->check(CLI::Range(0.1, 600.0))
+      ->check(CLI::Range(1.0, 600.0))
       ->capture_default_str();
   command.add_option("--name", cluster.name, "What people read of this node (default: host and process id)");
   declare_service(command, options.service);

@@ -96,9 +96,10 @@ def watched():
 @test
 def watched_apart():
     """a server with --metrics answers there without clients' paths; what cannot be listened on is told"""
-    address = f"127.0.0.1:{free_port()}"
+    port = free_port()
+    address = f"127.0.0.1:{port}"
     with Server("--metrics", address) as server:
-        monitor = Server.at(*address.split(":"))
+        monitor = Server.at("127.0.0.1", port)
         assert monitor.metrics()['yolk_requests_total{outcome="stop"}'] == 0
         until(lambda: monitor.ask("GET", "/health").status == 200, "healthy")
         assert monitor.ask("POST", "/v1/completions", {"prompt": "The"}).status == 404
@@ -120,7 +121,8 @@ def refusals():
         refused("--role", "prefill,conductor", *join, words=("--join",))
         refused("--role", "decode", "--secret-file", cluster.secret, words=("--join",))
         refused("--role", "decode", *join, "--listen", "0.0.0.0:0", words=("--advertise",))
-        refused("--role", "decode", *join, "--heartbeat-timeout", "0.8", words=("--heartbeat-timeout: 0.8 s", "twice", "0.5 s"))
+        refused("--role", "decode", *join, "--heartbeat-interval", "2", words=("--heartbeat-timeout: 2.5 s", "twice", "2 s"))
+        refused("--role", "decode", *join, "--heartbeat-timeout", "0.8", words=("--heartbeat-timeout", "0.8", "600"))
         with tempfile.NamedTemporaryFile("w") as short:
             refused("--role", "decode", "--join", cluster.address, "--secret-file", short.name, words=("16", "secret"))
         cluster.until_whole()
