@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "actors/http_gateway/gateway_broker.hpp"
-#include "actors/http_gateway/monitor.hpp"
 #include "actors/http_gateway/session_context.hpp"
 
 namespace yolk::actors {

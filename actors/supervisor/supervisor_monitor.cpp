@@ -1,7 +1,7 @@
 // What a node shows of itself alone: its /metrics and /health.
 #include <caf/all.hpp>
 
-#include "actors/http_gateway/monitor.hpp"
+#include "actors/http_gateway/http_gateway.hpp"
 #include "actors/supervisor/supervisor_state.hpp"
 
 namespace yolk::actors {

@@ -67,12 +67,12 @@ TEST_CASE("labels take no values that others choose") {
     recorder.leg_resumed("reason " + std::to_string(i));
     recorder.actor_restarted("kind " + std::to_string(i));
     recorder.kv_usage("tier " + std::to_string(i), "owner " + std::to_string(i),
-                      static_cast<std::uint32_t>(i), 0.5);
+                      static_cast<std::uint32_t>(i) * 1000, 0.5);
   }
   const std::string text = recorder.expose();
   CHECK(count_of(text, "\nyolk_legs_resumed_total{") == 6);
   CHECK(count_of(text, "\nyolk_actor_restarts_total{") == 1);
-  CHECK(count_of(text, "\nyolk_kv_usage_ratio{") == 1024);
+  CHECK(count_of(text, "\nyolk_kv_usage_ratio{") == 264);  // ids up to 262,143, and one for the rest
   CHECK(exposes(recorder, R"(yolk_legs_resumed_total{model_name="m",reason="other"} 3000)"));
 }
 
