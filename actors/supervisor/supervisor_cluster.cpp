@@ -3,6 +3,7 @@
 #include <caf/all.hpp>
 #include <caf/io/all.hpp>
 #include <caf/openssl/all.hpp>
+#include <set>
 
 #include "actors/supervisor/supervisor_state.hpp"
 #include "kvcache/block_header.hpp"
@@ -326,19 +327,27 @@ void supervisor_state::take_cluster_health(const messages::health_report& report
 messages::health_report supervisor_state::health() const {
   if (!is_head() && cluster_health_ && head_) return cluster_health_;
   auto own = own_health();
-  if (is_head() && reports_.empty()) return own;
+  if (is_head() && reports_.empty() && !address_.port) return own;
   const auto mine = own.read();
   std::string reason = mine->getReason();
   if (!is_head()) reason = "no head of the cluster: " + progress_.text;
+  std::set<actor_kind> there;
+  const auto note = [&](schema::ClusterStatus::Reader part) {
+    for (auto actor : part.getActors()) there.insert(actor.getKind());
+  };
+  note(mine->getCluster());
   unsigned actors = mine->getCluster().getActors().size();
   std::uint32_t missing = mine->getCluster().getMissing();
   for (const auto& [number, report] : reports_) {
     const auto health = report.read()->getHealth();
     if (reason.empty() && !health.getHealthy())
       reason = "node " + std::to_string(number) + ": " + std::string(health.getReason());
+    note(health.getCluster());
     actors += health.getCluster().getActors().size();
     missing += health.getCluster().getMissing();
   }
+  if (reason.empty() && !there.contains(actor_kind::PREFILL_WORKER)) reason = "no prefill worker is there";
+  if (reason.empty() && !there.contains(actor_kind::DECODE_WORKER)) reason = "no decode worker is there";
   return messages::health_report::build([&](schema::HealthReport::Builder merged) {
     merged.setHealthy(reason.empty());
     merged.setReason(reason);

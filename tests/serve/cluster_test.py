@@ -113,6 +113,18 @@ def watched_apart():
 
 
 @test
+def incomplete():
+    """a cluster that cannot serve for want of a worker says so, until there is one"""
+    with Cluster(("prefill",)) as cluster:
+        def answer():
+            return cluster.head.ask("GET", "/health")
+        until(lambda: "no decode worker" in answer().text(), "the head misses a decode worker")
+        assert answer().status == 503
+        cluster.add(("decode",), "--join", cluster.address).until_running()
+        until(lambda: answer().status == 200, "the cluster can serve")
+
+
+@test
 def refusals():
     """a node with another model, block size or role that is taken is refused with the reason, and ends"""
     with Cluster(*THREE) as cluster:
