@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -50,6 +51,10 @@ server_address parse_url(std::string_view url) {
     address.port = place.substr(colon + 1);
     place = place.substr(0, colon);
   }
+  unsigned port = 0;
+  const char* const end = address.port.data() + address.port.size();
+  const auto read = std::from_chars(address.port.data(), end, port);
+  if (read.ec != std::errc{} || read.ptr != end || port == 0 || port > 65535) return {};
   if (place.starts_with('[') && place.ends_with(']')) place = place.substr(1, place.size() - 2);
   address.host = place;
   return address;
@@ -166,7 +171,7 @@ class conversation {
 
 int conversation::run() {
   if (address_.host.empty()) {
-    fail("'" + options_.url + "' is not a URL of the form http://host:port");
+    fail("'" + options_.url + "' is not a URL of the form http://host:port, with a port of 1 to 65535");
     return exit_usage;
   }
   if (streams_.interactive)

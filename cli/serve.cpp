@@ -273,6 +273,7 @@ void declare_service(CLI::App& command, serve_options& options) {
   serve
       ->add_option("--threads", options.threads,
                    "Threads of the host device; 0 = as many as the process may use")
+      ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   serve->add_option("--prefill-workers", node.prefill_workers, "Actors that compute prompts")
       ->check(CLI::Range(1, 64))

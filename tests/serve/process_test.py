@@ -277,6 +277,9 @@ def hosts():
             if ":" in host:
                 fails("serve", "--host", host, "--port", str(server.port), code=1, words=(f"[{host}]:{server.port}",))
     fails("serve", "--host", "", "--port", "0", words=("--host", "not empty"))
+    fails("serve", "--port", "0", "--threads", "1025", words=("--threads", "1025", "1024"))
+    for url in ("http://127.0.0.1:65536", "http://127.0.0.1:0", "http://127.0.0.1:80x", "127.0.0.1:80"):
+        fails("chat", "--url", url, words=(url, "http://host:port", "65535"))
 
 
 @test
