@@ -33,7 +33,7 @@ messages::health_report supervisor_state::node_health() const {
     reason = "it is stopping";
   else if (!has_role(role_conductor) && !head_)
     reason = "no head of the cluster: " + progress_.text;
-  const auto own = own_health();
+  auto own = own_health();
   if (reason.empty()) return own;
   return messages::health_report::build([&](schema::HealthReport::Builder report) {
     report.setHealthy(false);
